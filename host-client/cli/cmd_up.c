@@ -45,7 +45,7 @@ static const struct cli_option up_options[] = {
                    "opencode, pi, none, NAME@VERSION or a recipe file", agent_names),
     CLI_OPT("agent-config", 0, CLI_STR, agent_config, "DIR", "the agent's own configuration files"),
     CLI_OPT_VALUES("provider", 'p', CLI_STR, provider, "P",
-                   "oci (default), docker (or Podman), process (no isolation)", provider_names),
+                   "oci (default), docker (or Podman), kubernetes, process (no isolation)", provider_names),
     {"image", 'i', CLI_STR, offsetof(struct args, image), "IMAGE",
      "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)", NULL,
      "BELLHOP_IMAGE"},

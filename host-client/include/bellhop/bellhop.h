@@ -206,7 +206,7 @@ struct bh_create_options {
     /* [a-z0-9] then [a-z0-9-]{0,62}. NULL: after the project or the repository, with a short hash
      * when another project's box has that name. */
     const char *name;
-    const char *provider; /* "oci" (default), "docker", "process" */
+    const char *provider; /* "oci" (default), "docker", "kubernetes", "process" */
     const char *image;    /* NAME, NAME:VERSION, a path, or "host"; NULL: "slim" */
     /* oci: "runc", "crun", "runsc"; docker: one that the engine knows, or "auto": gVisor where the engine has it.
      * NULL: the first that works, or the engine's default. */

@@ -201,12 +201,11 @@ static int stream_from_pod(void *arg, struct buf *in, struct buf *out, bool is_e
 
 /* ---- both ---- */
 
-static int stream_start(struct kube *k, const char *pod, const char *call, bool is_exec,
-                        int *ret_fd, struct err *e)
+int kube_stream_start_take(int websocket, bool is_exec, int *ret_fd, struct err *e)
 {
     struct kube_stream *s = calloc(1, sizeof(*s));
     struct relay relay = {.left = -1,
-                          .right = -1,
+                          .right = websocket,
                           .to_right = stream_to_pod,
                           .to_left = stream_from_pod,
                           .keeps_right = true,
@@ -214,14 +213,10 @@ static int stream_start(struct kube *k, const char *pod, const char *call, bool 
                           .done = free,
                           .stop_fd = -1};
     int pair[2] = {-1, -1};
-    int r = s ? kube_websocket(k, pod, call, is_exec ? "v5.channel.k8s.io" : "v4.channel.k8s.io",
-                               &relay.right, e)
-              : err_oom(e);
+    int r = s ? socket_pair(pair, e) : err_oom(e);
 
-    if (r == 0)
-        r = socket_pair(pair, e);
     if (r < 0) {
-        fd_close(relay.right);
+        fd_close(websocket);
         free(s);
         return r;
     }
@@ -241,19 +236,23 @@ int kube_stream_exec(struct kube *k, const char *pod, const char *agent, unsigne
 {
     _cleanup_free_ char *program = daemon_client_encode(agent);
     char call[320];
+    int fd = -1, r;
 
     if (!program)
         return err_oom(e);
     (void)snprintf(call, sizeof(call),
                    "exec?container=box&stdin=1&stdout=1&command=%.200s&command=dial&command=%u",
                    program, port);
-    return stream_start(k, pod, call, true, ret_fd, e);
+    r = kube_websocket(k, pod, call, "v5.channel.k8s.io", &fd, e);
+    return r < 0 ? r : kube_stream_start_take(fd, true, ret_fd, e);
 }
 
 int kube_stream_forward(struct kube *k, const char *pod, unsigned port, int *ret_fd, struct err *e)
 {
     char call[64];
+    int fd = -1, r;
 
     (void)snprintf(call, sizeof(call), "portforward?ports=%u", port);
-    return stream_start(k, pod, call, false, ret_fd, e);
+    r = kube_websocket(k, pod, call, "v4.channel.k8s.io", &fd, e);
+    return r < 0 ? r : kube_stream_start_take(fd, false, ret_fd, e);
 }

@@ -11,3 +11,5 @@ int kube_stream_exec(struct kube *k, const char *pod, const char *agent, unsigne
 /* By port-forward: v4.channel.k8s.io. It knows no half-close: the end of our side ends the connection, and an answer
  * that was still to come is lost. */
 int kube_stream_forward(struct kube *k, const char *pod, unsigned port, int *ret_fd, struct err *e);
+/* The same over a WebSocket that is there; it is taken over whatever happens. */
+int kube_stream_start_take(int websocket, bool is_exec, int *ret_fd, struct err *e);

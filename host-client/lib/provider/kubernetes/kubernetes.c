@@ -186,6 +186,16 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     return p.is_running;
 }
 
+/* The API server may be away for a moment, as during its own update. True: a pause was made. */
+static bool is_worth_a_retry(const struct provider_box *b, struct kube *k, int r,
+                             const struct err *why, int64_t patience_mono_ms)
+{
+    const struct kube_pod nothing = {0};
+
+    return r == -ERR_UNAVAILABLE && str_eq(why->field, KUBE_FIELD) &&
+           clock_until_ms(patience_mono_ms) > 0 && kube_wait(b, k, &nothing, LOOK_MS, NULL) == 0;
+}
+
 /* ---- start ---- */
 
 static int read_token(const struct provider_box *b, char **ret, size_t *ret_len, struct err *e)
@@ -291,7 +301,6 @@ static int wait_running(const struct provider_box *b, struct kube *k, bool *made
     }
 }
 
-/* The API server may be away for a moment, as during its own update. */
 static int wait_running_patiently(const struct provider_box *b, struct kube *k,
                                   struct kube_pod *ret, struct err *e)
 {
@@ -301,17 +310,13 @@ static int wait_running_patiently(const struct provider_box *b, struct kube *k,
     for (;;) {
         struct err why = {0};
         int r = wait_running(b, k, &made, ret, &why);
-        bool is_away = r == -ERR_UNAVAILABLE && str_eq(why.field, KUBE_FIELD);
 
-        if (!is_away || clock_until_ms(patience) <= 0) {
+        if (!is_worth_a_retry(b, k, r, &why, patience)) {
             if (r < 0 && e)
                 *e = why;
             return r;
         }
         kube_pod_done(ret);
-        r = kube_wait(b, k, ret, LOOK_MS, e);
-        if (r < 0)
-            return r;
     }
 }
 
@@ -419,6 +424,23 @@ static int end_pod(const struct provider_box *b, struct kube *k, int grace_s, bo
     return r < 0 ? r : wait_gone(b, k, uid, force, e);
 }
 
+static int end_pod_patiently(const struct provider_box *b, struct kube *k, int grace_s, bool force,
+                             struct err *e)
+{
+    int64_t patience = clock_mono_ms() + PATIENCE_MS;
+
+    for (;;) {
+        struct err why = {0};
+        int r = end_pod(b, k, grace_s, force, &why);
+
+        if (!is_worth_a_retry(b, k, r, &why, patience)) {
+            if (r < 0 && e)
+                *e = why;
+            return r;
+        }
+    }
+}
+
 static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
@@ -428,7 +450,9 @@ static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
     if (!*b->spec->engine)
         return 0;
     r = kube_open_box(b, &k, e);
-    return r < 0 ? r : end_pod(b, k, grace_s > KILL_GRACE_S ? grace_s : KILL_GRACE_S, false, e);
+    if (grace_s < KILL_GRACE_S)
+        grace_s = KILL_GRACE_S;
+    return r < 0 ? r : end_pod_patiently(b, k, grace_s, false, e);
 }
 
 static int kube_destroy(struct provider_box *b, struct err *e)
@@ -441,7 +465,7 @@ static int kube_destroy(struct provider_box *b, struct err *e)
         return 0;
     r = kube_open_box(b, &k, e);
     if (r == 0)
-        r = end_pod(b, k, KILL_GRACE_S, true, e);
+        r = end_pod_patiently(b, k, KILL_GRACE_S, true, e);
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
         if (kinds[i] != KUBE_POLICIES || str_eq(b->spec->network, "none"))
             r = kube_unmake(b, k, kinds[i], -1, e);
