@@ -234,6 +234,7 @@ static int one_range(struct request *q, struct file_body *b, const struct range 
         fd_close(fd);
         return err_oom(e);
     }
+    request_expect_sent(q, range->len);
     if (q->verb != VERB_HEAD) /* bytes that a worker reads are counted as they are read */
         q->bytes_out += range->len;
     return 0;

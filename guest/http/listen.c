@@ -110,7 +110,7 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
     (void)loop;
     (void)events;
     for (int i = 0; i < ACCEPT_BATCH; i++) {
-        bool is_tls = s->tls_daemon && !l->path;
+        bool is_tls = s->tls && !l->path;
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof(from);
         int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -131,7 +131,7 @@ static void on_acceptable(struct loop *loop, uint32_t events, void *arg)
         }
         if (!l->path)
             listener_tune_tcp(fd);
-        (void)MHD_add_connection(is_tls ? s->tls_daemon : s->daemon, fd, (struct sockaddr *)&from,
+        (void)MHD_add_connection(is_tls ? s->tls->daemon : s->daemon, fd, (struct sockaddr *)&from,
                                  len);
     }
 }
@@ -319,7 +319,7 @@ int listener_start(struct listener *l, struct err *e)
 {
     int wait_s = FIRST_BYTES_S;
 
-    if (l->server->tls_daemon && !l->path)
+    if (l->server->tls && !l->path)
         (void)setsockopt(l->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof(wait_s));
     return loop_watch_add(l->server->o.loop, l->fd, EPOLLIN, on_acceptable, l, &l->watch, e);
 }

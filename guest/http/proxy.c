@@ -181,6 +181,8 @@ int proxy_new_take(struct request *q, const struct proxy_target *t, struct proxy
                         .refs = 1,
                         .fd = t->fd};
     (void)snprintf(p->what, sizeof(p->what), "%s", t->what);
+    if (p->fd >= 0) /* an agent's unix socket */
+        request_widen_socket(p->fd, q->declared);
     (void)pthread_mutex_init(&p->lock, NULL);
     buf_init(&p->hello, 2 * SERVER_POOL_BYTES);
     buf_init(&p->early, HTTP1_HEAD_MAX + PROXY_IO_BYTES);
@@ -390,6 +392,7 @@ static int send_reply(struct request *q, struct proxy *p, struct err *e)
         p->wants_hand = true;
         proxy_kick(p);
         (void)pthread_mutex_unlock(&p->lock);
+        request_expect_sent(q, is_sized ? p->head.length : 0);
         response = reply_new_stream(
             is_sized ? p->head.length : REPLY_SIZE_UNKNOWN,
             is_sized && p->head.length > LARGE_BLOCK_BYTES ? LARGE_BLOCK_BYTES : BLOCK_BYTES,

@@ -4,18 +4,30 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "event/loop.h"
 #include "event/ring.h"
 #include "http/server.h"
 #include "http/request.h"
 #include "http/state.h"
 
+#define CLOSE_MS 2000 /* for a WebSocket's client to read its close frame, and to answer */
+
 enum { CLIENT, PEER };
+
+/* Where the frames of a WebSocket end (RFC 6455, 5.2), of bytes that come in pieces. */
+struct frames {
+    bool is_on;
+    unsigned char head[10];
+    unsigned n_head;
+    uint64_t left; /* of the frame's payload */
+};
 
 /* One socket, and the bytes that wait to be written to it. */
 struct side {
@@ -38,7 +50,10 @@ struct relay {
     struct side sides[2];
     char *early[2]; /* bytes that came before the start, by the side that gets them */
     size_t early_len[2];
-    bool is_broken; /* a socket failed: drop the rest */
+    bool is_broken;  /* a socket failed: drop the rest */
+    bool is_closing; /* the client has got a close frame: its bytes are dropped, and it ends */
+    struct loop_timer *timer; /* of that */
+    struct frames frames;     /* to the client */
     struct relay *next, *prev;
 };
 
@@ -47,8 +62,55 @@ static struct side *other_side(struct side *s)
     return &s->relay->sides[s == &s->relay->sides[CLIENT] ? PEER : CLIENT];
 }
 
+/* ---- the frames of a WebSocket ---- */
+
+static unsigned frame_head_bytes(const unsigned char *head)
+{
+    unsigned size = head[1];
+
+    return size == 127 ? 10 : size == 126 ? 4 : 2;
+}
+
+/* Takes the head once it is complete. Nothing may follow a close frame, and a server masks nothing: else it is off. */
+static void take_frame_head(struct frames *f)
+{
+    unsigned opcode = f->head[0] & 15u;
+
+    f->is_on = f->head[1] < 128 && opcode != 8 && opcode <= 10 && (opcode <= 2 || opcode >= 9);
+    f->left = f->n_head == 2 ? f->head[1] : 0;
+    for (unsigned i = 2; i < f->n_head; i++)
+        f->left = f->left << 8 | f->head[i];
+    f->n_head = 0;
+}
+
+static void frames_pass(struct frames *f, const char *data, size_t len)
+{
+    while (len && f->is_on) {
+        if (f->left) {
+            size_t n = len < f->left ? len : (size_t)f->left;
+
+            data += n;
+            len -= n;
+            f->left -= n;
+            continue;
+        }
+        f->head[f->n_head++] = (unsigned char)*data++;
+        len--;
+        if (f->n_head >= 2 && f->n_head == frame_head_bytes(f->head))
+            take_frame_head(f);
+    }
+}
+
+static bool is_between_frames(const struct frames *f)
+{
+    return f->is_on && !f->n_head && !f->left;
+}
+
+/* ---- one side ---- */
+
 static void relay_free(struct relay *r)
 {
+    loop_timer_del(r->timer);
     for (int i = 0; i < 2; i++) {
         if (r->sides[i].watch)
             loop_watch_del(r->sides[i].watch);
@@ -84,6 +146,8 @@ static bool side_queue(struct side *s, const char *data, size_t len)
 {
     if (!s->out.data && ring_init(&s->out, RELAY_BUFFER_BYTES, NULL) < 0)
         return false;
+    if (s == &s->relay->sides[CLIENT])
+        frames_pass(&s->relay->frames, data, len);
     return ring_put(&s->out, data, len) == len;
 }
 
@@ -94,6 +158,14 @@ static void count_relayed(const struct side *to, uint64_t n)
 
     if (o->service->relayed)
         o->service->relayed(o->owner, is_out ? 0 : n, is_out ? n : 0);
+}
+
+/* The library passes a half-close on to nobody, and does not close such a connection later. */
+static bool is_tls_client(const struct side *s)
+{
+    const struct relay *r = s->relay;
+
+    return s == &r->sides[CLIENT] && r->urh && r->request->conn->tls;
 }
 
 static void side_flush(struct side *s)
@@ -116,7 +188,10 @@ static void side_flush(struct side *s)
     ring_done(&s->out);
     if (other_side(s)->is_read && !s->is_shut) {
         s->is_shut = true;
-        (void)shutdown(s->fd, SHUT_WR);
+        if (is_tls_client(s))
+            s->relay->is_broken = true; /* all is sent */
+        else
+            (void)shutdown(s->fd, SHUT_WR);
     }
 }
 
@@ -136,7 +211,7 @@ static void side_receive(struct side *s)
         return;
     if (n < 0)
         s->relay->is_broken = true;
-    if (n <= 0 || !side_queue(other_side(s), data, (size_t)n))
+    if (n <= 0 || (!s->relay->is_closing && !side_queue(other_side(s), data, (size_t)n)))
         s->is_read = true;
     side_flush(other_side(s));
 }
@@ -149,6 +224,8 @@ static int side_update(struct side *s)
     uint32_t events = (!s->is_read && side_room(other_side(s)) ? (uint32_t)EPOLLIN : 0u) |
                       (s->out.data && s->out.len ? (uint32_t)EPOLLOUT : 0u);
 
+    if (s->fd < 0)
+        return 0;
     if (!events && s->is_hung_up) {
         if (s->watch)
             s->watch = loop_watch_del(s->watch);
@@ -188,6 +265,46 @@ static void on_event(struct loop *l, uint32_t events, void *arg)
     if (!s->is_read && events & (EPOLLIN | EPOLLHUP) && side_room(other_side(s)))
         side_receive(s);
     relay_settle(s->relay);
+}
+
+static void on_close_deadline(struct loop *l, void *arg)
+{
+    struct relay *r = arg;
+
+    (void)l;
+    r->timer = NULL;
+    if (is_tls_client(
+            &r->sides[CLIENT])) /* by itself, the library does not always see that we close */
+        (void)shutdown(r->request->conn->fd, SHUT_RDWR);
+    relay_end(r);
+}
+
+/*
+ * Ends a WebSocket whose sender's access has ended, if the client can be told: the next bytes for it begin a frame. Its
+ * answer, and what it still sends, is read and dropped: the kernel would reset a connection that is closed with unread
+ * bytes, and the close frame with it.
+ */
+static bool relay_close_websocket(struct relay *r)
+{
+    static const char close_frame[] = "\x88\x12\x03\xf0"
+                                      "access has ended"; /* 1008 */
+    struct side *client = &r->sides[CLIENT], *peer = &r->sides[PEER];
+
+    if (r->is_closing || client->is_read || client->is_shut || !is_between_frames(&r->frames) ||
+        !side_queue(client, close_frame, sizeof(close_frame) - 1) ||
+        loop_timer_add(r->server->o.loop, clock_mono_ms() + CLOSE_MS, on_close_deadline, r,
+                       &r->timer, NULL) < 0)
+        return false;
+    r->is_closing = true;
+    if (peer->watch)
+        peer->watch = loop_watch_del(peer->watch);
+    fd_close(TAKE_FD(peer->fd));
+    ring_done(&peer->out);
+    peer->is_read = true;
+    client->is_shut = is_tls_client(client);
+    side_flush(client);
+    relay_settle(r);
+    return true;
 }
 
 static void relay_start(struct loop *l, void *arg)
@@ -230,6 +347,13 @@ static bool relay_keep_early(struct relay *r, int side, const char *data, size_t
     return true;
 }
 
+static bool is_websocket(struct request *q)
+{
+    const char *protocol = request_header(q, "Upgrade");
+
+    return protocol && strcasecmp(protocol, "websocket") == 0;
+}
+
 /*
  * Joins an upgraded connection's socket (through urh, closed at the end) with peer_fd, which is taken in any case.
  * `early`: bytes that the client sent already; `late`: the peer's. On failure the connection is closed.
@@ -246,7 +370,7 @@ static void relay_begin(struct request *q, struct MHD_UpgradeResponseHandle *urh
         (void)MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
         return;
     }
-    *r = (struct relay){.server = s, .request = q, .urh = urh};
+    *r = (struct relay){.server = s, .request = q, .urh = urh, .frames.is_on = is_websocket(q)};
     r->sides[CLIENT] = (struct side){.relay = r, .fd = client_fd};
     r->sides[PEER] = (struct side){.relay = r, .fd = peer_fd};
     if (!relay_keep_early(r, PEER, early, early_len) ||
@@ -302,7 +426,8 @@ static void end_relay_of(struct loop *l, void *arg)
     (void)l;
     while (r && r->request != q)
         r = r->next;
-    if (r) /* else it has ended, or has not begun: relay_start() looks at request_is_cut() */
+    /* Without one it has ended, or has not begun: relay_start() looks at request_is_cut(). */
+    if (r && !(request_is_revoked(q) && relay_close_websocket(r)))
         relay_end(r);
     request_unref(q);
 }

@@ -215,6 +215,20 @@ void request_limit_unsent(const struct request *q)
         (void)setsockopt(q->conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &n, sizeof(n));
 }
 
+void request_widen_socket(int fd, uint64_t len)
+{
+    int n = REQUEST_LARGE_BYTES;
+
+    if (len > REQUEST_LARGE_BYTES)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof(n));
+}
+
+void request_expect_sent(const struct request *q, uint64_t len)
+{
+    if (!q->conn->is_tcp)
+        request_widen_socket(q->conn->fd, len);
+}
+
 void request_cut(struct request *q)
 {
     bool is_upgraded = false;
@@ -233,11 +247,26 @@ void request_cut(struct request *q)
         relay_cut(q);
 }
 
+void request_revoke(struct request *q)
+{
+    WITH_LOCK (&q->lock) {
+        q->is_revoked = true;
+    }
+    request_cut(q);
+}
+
 bool request_is_cut(struct request *q)
 {
     _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
 
     return q->is_cut;
+}
+
+bool request_is_revoked(struct request *q)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&q->lock);
+
+    return q->is_revoked;
 }
 
 /*

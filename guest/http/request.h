@@ -128,6 +128,7 @@ struct request {
     bool is_over;      /* completed: mhd must not be used any more */
     bool is_upgraded;  /* a relay owns the socket */
     bool is_cut;       /* request_cut(): a relay that starts later ends at once */
+    bool is_revoked;   /* request_revoke(): a relayed WebSocket is told */
     bool is_late;      /* the client's deadline has passed */
     bool is_body_held; /* request_hold_body() */
     int64_t discard_until_ms;
@@ -169,7 +170,10 @@ void request_hold_body(struct request *q, bool on);
 /* Cuts the connection, an upgraded one too, so that work for the request finds its client gone. From any thread, by
  * a holder of a reference. */
 void request_cut(struct request *q);
+/* The same, as the sender's access has ended: between two frames, a relayed WebSocket ends with a close frame. */
+void request_revoke(struct request *q);
 bool request_is_cut(struct request *q);
+bool request_is_revoked(struct request *q);
 
 /*
  * Charges len to the budget that all bodies kept in memory share. -ERR_EXHAUSTED: it is used up.
@@ -192,6 +196,14 @@ bool request_take_keepalive(struct request *q);
  * writable only when a third of them is sent; a source would learn late that a slow client reads.
  */
 void request_limit_unsent(const struct request *q);
+/*
+ * A unix socket is to send a body of so many bytes, or of UINT64_MAX for an unknown number. If it is large, its sending
+ * buffer grows to REQUEST_LARGE_BYTES, as TCP's does by itself: reader and writer then change turns less often.
+ */
+#define REQUEST_LARGE_BYTES (512 * 1024)
+void request_widen_socket(int fd, uint64_t len);
+/* The same for the client's socket, and the reply's body. */
+void request_expect_sent(const struct request *q, uint64_t len);
 
 /* Run fn(arg) on a pool thread with a reference to q held until it returns. */
 int request_run(struct request *q, void (*fn)(struct request *q), struct err *e);

@@ -63,10 +63,13 @@ static int take_slot(struct server *s, struct conn *c)
     return -1;
 }
 
-static void conn_started(struct server *s, struct MHD_Connection *mhd, void **socket_context)
+static void conn_started(struct server *s, const struct tls_library *library,
+                         struct MHD_Connection *mhd, void **socket_context)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *from =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     const union MHD_ConnectionInfo *tls =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     struct conn *c = calloc(1, sizeof(*c));
@@ -74,6 +77,8 @@ static void conn_started(struct server *s, struct MHD_Connection *mhd, void **so
     if (!c)
         return; /* its first request is refused */
     *c = (struct conn){.fd = info->connect_fd,
+                       .is_tcp = from && from->client_addr->sa_family != AF_UNIX,
+                       .library = library,
                        .tls = tls ? tls->tls_session : NULL,
                        .idle_since_ms = clock_mono_ms()};
     if (take_slot(s, c) < 0)
@@ -144,15 +149,30 @@ static void on_quiet(struct loop *loop, void *arg)
     }
 }
 
+static void note_connection(struct server *s, const struct tls_library *library,
+                            struct MHD_Connection *mhd, void **socket_context,
+                            enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        conn_started(s, library, mhd, socket_context);
+    else
+        conn_closed(s, *socket_context);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
+        maybe_trim_heap(s);
+}
+
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        conn_started(cls, mhd, socket_context);
-    else
-        conn_closed(cls, *socket_context);
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
-        maybe_trim_heap(cls);
+    note_connection(cls, NULL, mhd, socket_context, code);
+}
+
+static void on_tls_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
+                              enum MHD_ConnectionNotificationCode code)
+{
+    const struct tls_library *library = cls;
+
+    note_connection(library->server, library, mhd, socket_context, code);
 }
 
 void server_set_request(struct server *s, struct conn *c, struct request *q)
@@ -249,12 +269,38 @@ unsigned server_drop_idle(struct server *s)
     return close_idle(s, clock_mono_ms(), -1);
 }
 
+static struct tls_library *tls_library_free(struct tls_library *library)
+{
+    if (library && library->daemon)
+        MHD_stop_daemon(library->daemon);
+    free(library);
+    return NULL;
+}
+
+/* The library must not be stopped while it has connections: they may be suspended. */
+static void free_retired(struct server *s)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < s->n_retired; i++) {
+        const union MHD_DaemonInfo *info =
+            MHD_get_daemon_info(s->retired[i]->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+
+        if (info && info->num_connections)
+            s->retired[kept++] = s->retired[i];
+        else
+            (void)tls_library_free(s->retired[i]);
+    }
+    s->n_retired = kept;
+}
+
 static void on_sweep(struct loop *loop, void *arg)
 {
     struct server *s = arg;
     int64_t now_ms = clock_mono_ms();
 
     s->sweep_timer = NULL;
+    free_retired(s);
     (void)close_idle(s, now_ms, SERVER_IDLE_MS);
     if (s->o.service->sweep)
         s->o.service->sweep(s->o.owner, now_ms);
@@ -337,42 +383,94 @@ int server_listen_unix(struct server *s, const char *path, struct err *e)
  */
 #define TLS_PRIORITIES (void *)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
 
-static struct MHD_Daemon *start_library(struct server *s, const struct server_options *tls)
+/* library: with TLS, else NULL. */
+static struct MHD_Daemon *start_library(struct server *s, struct tls_library *library,
+                                        const char *cert, const char *key)
 {
     struct MHD_OptionItem items[] = {
-        {tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, tls ? (void *)tls->tls_key : NULL},
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, tls ? (void *)tls->tls_cert : NULL},
+        {library ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, (void *)key},
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)cert},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, TLS_PRIORITIES},
         {MHD_OPTION_END, 0, NULL},
     };
 
     return MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
-            MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | (tls ? (unsigned)MHD_USE_TLS : 0),
+            MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | (library ? (unsigned)MHD_USE_TLS : 0),
         0, NULL, NULL, request_on_access, s, MHD_OPTION_THREAD_POOL_SIZE, SERVER_THREADS,
         MHD_OPTION_CONNECTION_LIMIT, 4 * s->n_slots, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)SERVER_POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)MHD_STACK_BYTES,
         MHD_OPTION_URI_LOG_CALLBACK, request_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
-        request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+        request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        library ? on_tls_connection : on_connection, library ? (void *)library : (void *)s,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(SERVER_IDLE_MS / 1000),
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
         items, MHD_OPTION_END);
 }
 
+/* ---- the certificate ---- */
+
+static int tls_library_new(struct server *s, const char *cert, const char *key,
+                           struct tls_library **ret, struct err *e)
+{
+    struct tls_library *library = calloc(1, sizeof(*library));
+
+    if (!library)
+        return err_oom(e);
+    library->server = s;
+    library->daemon = start_library(s, library, cert, key);
+    if (!library->daemon) {
+        free(library);
+        return err_field(e, ERR_INVALID, "tls-cert",
+                         "the certificate and the key are no pair in PEM");
+    }
+    *ret = library;
+    return 0;
+}
+
+/* As clients that vanish: their requests end, and the library closes. */
+static void cut_connections_of(struct server *s, const struct tls_library *library)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&s->table_lock);
+
+    for (unsigned i = 0; i < s->n_slots; i++)
+        if (s->conns[i] && s->conns[i]->library == library)
+            (void)shutdown(s->conns[i]->fd, SHUT_RDWR);
+}
+
+int server_reload_tls(struct server *s, const char *cert, const char *key, struct err *e)
+{
+    struct tls_library *fresh = NULL;
+    int r;
+
+    free_retired(s);
+    if (!s->tls || s->stopping)
+        return err_set(e, ERR_PRECONDITION, "the server has no TLS");
+    if (s->n_retired == SERVER_MAX_RETIRED)
+        return err_set(e, ERR_EXHAUSTED, "connections still use %d earlier certificates",
+                       SERVER_MAX_RETIRED);
+    r = tls_library_new(s, cert, key, &fresh, e);
+    if (r < 0)
+        return r;
+    s->retired[s->n_retired++] = s->tls;
+    s->tls = fresh;
+    if (s->n_retired == SERVER_MAX_RETIRED) /* the next one needs its place */
+        cut_connections_of(s, s->retired[0]);
+    return 0;
+}
+
+/* ---- start, stop ---- */
+
 int server_start(struct server *s, struct err *e)
 {
     int r;
 
-    s->daemon = start_library(s, NULL);
+    s->daemon = start_library(s, NULL, NULL, NULL);
     if (!s->daemon)
         return err_set(e, ERR_INTERNAL, "the HTTP library does not start");
-    if (s->o.tls_cert) {
-        s->tls_daemon = start_library(s, &s->o);
-        if (!s->tls_daemon)
-            return err_field(e, ERR_INVALID, "tls-cert",
-                             "the certificate and the key are no pair in PEM");
-    }
-    r = loop_watch_add(s->o.loop, s->vanish_fd, EPOLLIN, on_vanish, s, &s->vanish_watch, e);
+    r = s->o.tls_cert ? tls_library_new(s, s->o.tls_cert, s->o.tls_key, &s->tls, e) : 0;
+    if (r == 0)
+        r = loop_watch_add(s->o.loop, s->vanish_fd, EPOLLIN, on_vanish, s, &s->vanish_watch, e);
     if (r < 0)
         return r;
     on_sweep(s->o.loop, s);
@@ -441,9 +539,9 @@ bool server_stop(struct server *s, int wait_ms)
         return false; /* one hangs in a handler: the process ends with it */
     MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
-    if (s->tls_daemon)
-        MHD_stop_daemon(s->tls_daemon);
-    s->tls_daemon = NULL;
+    s->tls = tls_library_free(s->tls);
+    while (s->n_retired)
+        (void)tls_library_free(s->retired[--s->n_retired]);
     return true;
 }
 

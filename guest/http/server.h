@@ -86,6 +86,11 @@ int server_listen_unix(struct server *s, const char *path, struct err *e);
 int server_listen_fd(struct server *s, int fd, struct err *e);
 /* Begins to accept. */
 int server_start(struct server *s, struct err *e);
+/*
+ * With TLS: new connections get this certificate, those that are there keep theirs. On failure nothing has changed. On
+ * the loop's thread. The texts are not used afterwards.
+ */
+int server_reload_tls(struct server *s, const char *cert, const char *key, struct err *e);
 /* No new connections or requests; what runs goes on. */
 void server_quiesce(struct server *s);
 bool server_is_idle(struct server *s); /* no request runs */

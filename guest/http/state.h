@@ -16,6 +16,14 @@ struct listener;
 struct relay;
 struct request;
 
+#define SERVER_MAX_RETIRED 8 /* certificates that earlier connections still use */
+
+/* The HTTP library's daemon with a certificate; the connections that began with it stay with it. */
+struct tls_library {
+    struct server *server;
+    struct MHD_Daemon *daemon;
+};
+
 /* One accepted connection, from the library's notice to its closing. */
 struct conn {
     int fd;
@@ -23,6 +31,7 @@ struct conn {
     uint32_t generation;
     bool is_reserve; /* over the bound: only ROUTE_RESERVE is served */
     bool is_tcp;
+    const struct tls_library *library; /* NULL: no TLS */
     void *tls;       /* the library's session: only it writes to fd; NULL: no TLS */
     bool is_watched; /* its fd is in vanish_fd's set. The connection's thread's */
     /* guarded by the table lock: */
@@ -33,7 +42,9 @@ struct conn {
 struct server {
     struct server_options o;
     struct MHD_Daemon *daemon;
-    struct MHD_Daemon *tls_daemon; /* for TCP; NULL: without TLS */
+    struct tls_library *tls;                         /* for TCP; NULL: without TLS */
+    struct tls_library *retired[SERVER_MAX_RETIRED]; /* oldest first; the loop's thread's */
+    size_t n_retired;
     struct listener *listeners[SERVER_MAX_LISTENERS];
     size_t n_listeners;
     int vanish_fd; /* an epoll set of suspended connections' sockets */

@@ -87,7 +87,7 @@ struct cli {
     bool no_resume;
     bool raw; /* do not escape names and content from a box */
     bool debug;
-    const char *daemon; /* a URL, "auto" or "none"; NULL: none */
+    const char *daemon; /* a URL, "auto" or "none"; NULL: auto */
     const char *token_file, *daemon_ca;
     bool tty_out;
     bool tty_err;

@@ -97,6 +97,6 @@ const struct cli_command cmd_prompt = {
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
     .max_operands = 2,
-    .flags = CLI_TAKES_BOX | CLI_CHANGES,
+    .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_prompt,
 };

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "common/cleanup.h"
 #include "common/str.h"
+#include "lib/box/remote.h"
 #include "lib/box/shared_url.h"
 #include "lib/util/context.h"
 #include "lib/util/daemon_client.h"
@@ -62,9 +63,10 @@ static int daemon_url(struct cli *c, const struct args *a, const char *id, char 
     const struct shared_target target = {
         .box_id = id, .port = a->port, .file = a->file ? a->file + 1 : NULL, .is_lan = a->is_lan};
 
-    if (c->ctx->daemon)
-        return err_field(e, ERR_UNIMPLEMENTED, "daemon",
-                         "the daemon's key is on its machine: give '--daemon none' there");
+    int r = remote_leave(c->ctx, "a URL at the daemon", e);
+
+    if (r < 0)
+        return r;
     if (a->is_signed + a->is_public + a->is_private > 1)
         return err_field(e, ERR_INVALID, "signed", "one of --signed, --public and --private");
     if (!a->file == !a->port || (a->file && !a->is_signed))
@@ -109,13 +111,31 @@ static int print_url(struct cli *c, const struct args *a, struct bh_box *box, co
     return EXIT_CLI_OK;
 }
 
+/* "url api 3000" is "url api --port 3000". */
+static int take_port(struct args *a, const char *word, struct bh_error *err)
+{
+    struct err e = {0};
+    uint64_t port;
+
+    if (!word)
+        return 0;
+    if (a->port)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "port", "the port is given twice");
+    if (str_parse_u64(word, 1, UINT16_MAX, &port, &e) < 0)
+        return cli_fail(err, BH_INVALID_ARGUMENT, "port", "the port %s", e.message);
+    a->port = (uint16_t)port;
+    return 0;
+}
+
 static int run_url(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
-    const struct args *a = args;
+    struct args *a = args;
     _cleanup_box_ struct bh_box *box = NULL;
     _cleanup_free_ char *url = NULL;
-    int r = bh_get(c->ctx, operands[0], &box, err);
+    int r = take_port(a, operands[1], err);
 
+    if (r == 0)
+        r = bh_get(c->ctx, operands[0], &box, err);
     if (r < 0)
         return r;
     if (a->is_lan || a->is_signed || a->is_public || a->is_private || a->file) {
@@ -135,7 +155,7 @@ static int run_url(struct cli *c, void *args, char **operands, struct bh_error *
 const struct cli_command cmd_url = {
     .name = "url",
     .group = "Work",
-    .operands = "NAME",
+    .operands = "NAME [PORT]",
     .summary = "print a local URL for a port in a box",
     .details =
         "The URL works on this machine's loopback only; with --daemon and TCP it is the gateway's, "
@@ -153,14 +173,14 @@ const struct cli_command cmd_url = {
         "\"token\" of the daemon, the \"password\" of the coding agent (see 'status --json'), or "
         "\"nothing\".",
     .examples = "  bellhop url api               # the coding agent's\n"
-                "  curl \"$(bellhop url api -p 8080)\"\n"
+                "  curl \"$(bellhop url api 8080)\"\n"
                 "  bellhop url api -p 8080 --lan   # for other machines\n"
                 "  bellhop url api -p 8080 --signed --for 2h   # to show it to somebody\n"
                 "  bellhop url api --signed --file :/workspace/report.pdf\n",
     .options = url_options,
     .args_bytes = sizeof(struct args),
     .min_operands = 1,
-    .max_operands = 1,
+    .max_operands = 2,
     .flags = CLI_TAKES_BOX | CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_url,
 };

@@ -107,23 +107,23 @@ static int read_token(const struct cli *c, char **ret, struct err *e)
     return 0;
 }
 
-static bool has_daemon(const struct cli *c)
+static bool names_daemon(const struct cli *c)
 {
-    return c->daemon && strcmp(c->daemon, "none") != 0;
+    return c->daemon && !str_eq(c->daemon, "none") && !str_eq(c->daemon, "auto");
 }
 
 /* A command that a daemon has no way for. With "auto" it is done here, as without a daemon. */
 static int check_daemon(struct cli *c, struct err *e)
 {
-    if (!has_daemon(c) || c->command->flags & CLI_AT_DAEMON)
+    if (c->command->flags & CLI_AT_DAEMON)
         return 0;
-    if (strcmp(c->daemon, "auto") != 0 && !(c->command->flags & CLI_HERE))
+    if (names_daemon(c) && !(c->command->flags & CLI_HERE))
         return err_field(
             e, ERR_UNIMPLEMENTED, "daemon",
             "'bellhop %s' cannot be done through a daemon: give '--daemon none' on its "
             "machine",
             c->command->name);
-    c->daemon = NULL;
+    c->daemon = "none";
     return 0;
 }
 
@@ -168,7 +168,7 @@ static int open_context(struct cli *c, struct bh_error *err)
     if (r == 0)
         r = check_daemon(c, &e);
     c->opts.daemon = c->daemon;
-    if (r == 0 && has_daemon(c))
+    if (r == 0 && names_daemon(c))
         r = read_token(c, &token, &e);
     c->opts.daemon_token = token;
     if (r == 0)
@@ -292,8 +292,8 @@ static void note_call(struct cli *c, char *const *operands, int status, int64_t 
 {
     struct err e = {0};
 
-    if (c->ctx && c->ctx->store && /* a daemon has its own */
-        c->command->flags & CLI_CHANGES &&
+    /* A daemon elsewhere has a record of its own. That of our own daemon has the calls, not the command. */
+    if (c->ctx && (c->ctx->store || c->ctx->daemon_is_own) && c->command->flags & CLI_CHANGES &&
         !(operands && is_reading_verb(c->command, operands[0])) &&
         record_call(c, operands, status, took_ms, &e) < 0)
         cli_warn(c, "this call is not in the audit record: %s", e.message);

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/mem.h"
 #include "common/str.h"
+#include "common/wire/wire.h"
 #include "daemon/contexts.h"
 #include "daemon/daemon.h"
 #include "daemon/service.h"
@@ -529,6 +530,17 @@ void access_actor(const struct request *q, char *out, size_t n)
         (void)snprintf(out, n, "signature");
     else
         (void)snprintf(out, n, "token %s", *p->name ? p->name : p->token);
+}
+
+void access_actor_of_events(struct request *q, char *out, size_t n)
+{
+    const struct principal *p = q->caller;
+    const char *told = request_header(q, WIRE_HEADER_ACTOR);
+    size_t len = told ? strlen(told) : 0;
+
+    access_actor(q, out, n);
+    if (p && p->is_local && len && len < n && str_is_utf8(told, len))
+        (void)snprintf(out, n, "%s", told);
 }
 
 bool access_sees_owner(const struct request *q, const char *owner)

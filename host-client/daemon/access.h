@@ -60,6 +60,9 @@ bool access_is_of_socket(const struct request *q); /* the unix socket, which no 
 bool access_is_admin(const struct request *q);
 /* The author of events and of the audit record: "daemon", "token NAME", "token ID", "signature". */
 void access_actor(const struct request *q, char *out, size_t n);
+/* The same for events of boxes: a command on the unix socket says which one it is, as without a daemon.
+ * For the connection's thread: elsewhere the client's headers may be gone. */
+void access_actor_of_events(struct request *q, char *out, size_t n);
 
 /* May the sender see a box of this owner ("": of nobody)? Else the box is to be ERR_NOT_FOUND. */
 bool access_sees_owner(const struct request *q, const char *owner);

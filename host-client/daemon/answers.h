@@ -5,7 +5,10 @@
 /* boxes.c */
 int answer_list(struct job *j, struct err *e);
 int answer_get(struct job *j, struct err *e);
+int answer_by_key(struct job *j, struct err *e);
 int answer_agent(struct job *j, struct err *e);
+int answer_start_agent(struct job *j, struct err *e);
+int answer_silence(struct job *j, struct err *e);
 int answer_destroy(struct job *j, struct err *e);
 int answer_pause(struct job *j, struct err *e);
 int answer_resume(struct job *j, struct err *e);
@@ -17,6 +20,7 @@ int answer_keep(struct job *j, struct err *e);
 /* create.c */
 int answer_create(struct job *j, struct err *e);
 int answer_fork(struct job *j, struct err *e);
+int answer_attach(struct job *j, struct err *e);
 /* gateway.c */
 int answer_list_files(struct job *j, struct err *e);
 
@@ -68,6 +72,7 @@ int answer_gc(struct job *j, struct err *e);
 int answer_config(struct job *j, struct err *e);
 
 /* rights.c */
+int answer_access(struct job *j, struct err *e);
 int answer_tokens(struct job *j, struct err *e);
 int answer_make_token(struct job *j, struct err *e);
 int answer_revoke_token(struct job *j, struct err *e);

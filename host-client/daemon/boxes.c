@@ -8,11 +8,14 @@
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
+#include "common/str.h"
 #include "daemon/access.h"
 #include "http/request.h"
 #include "lib/box/box.h"
 #include "lib/box/lifecycle.h"
+#include "lib/box/prompt.h"
 #include "lib/box/quota.h"
+#include "lib/recipe/bootstrap.h"
 
 #define STEP_MS (2 * 60 * 1000) /* to start, stop, pause, resume or remove a box */
 #define LIST_DEFAULT 1000
@@ -127,6 +130,39 @@ int answer_get(struct job *j, struct err *e)
     return r < 0 ? r : job_reply_take(j, box_json(box), e);
 }
 
+int answer_by_key(struct job *j, struct err *e)
+{
+    struct bh_box *box _cleanup_box_ = NULL;
+    _cleanup_free_ char *key = NULL;
+    struct bh_error error = {0};
+    int r = request_query(j->q, "key", &key, e);
+
+    if (r == 0 && !key)
+        r = err_field(e, ERR_INVALID, "key", "key: the parameter is missing");
+    if (r == 0)
+        r = job_fail(e, bh_get_by_key(j->ctx, key, &box, &error), &error);
+    /* Other owners' boxes are not there; nor are those that are gone, whose owner is not looked up. */
+    if ((r == 0 && !access_sees_owner(j->q, quota_owner(&box->spec))) ||
+        (r == -ERR_NOT_FOUND && !access_sees_owner(j->q, "")))
+        r = err_field(e, ERR_NOT_FOUND, "key", "there is no box with the key '%.64s'", key);
+    return r < 0 ? r : job_reply_take(j, box_json(box), e);
+}
+
+/* ---- its coding agent ---- */
+
+/* The API by which the agent takes prompts, or null. */
+static json_t *new_conversation_name(const struct bh_box *box)
+{
+    struct bootstrap_record record = {0};
+    json_t *name = NULL;
+
+    if (box->dir && bootstrap_record_load(box->dir, &record, NULL) == 0 &&
+        record.recipe.conversation)
+        name = json_string(record.recipe.conversation);
+    bootstrap_record_done(&record);
+    return name ? name : json_null();
+}
+
 /* The coding agent's own login, with which its API is used through the gateway. */
 int answer_agent(struct job *j, struct err *e)
 {
@@ -138,8 +174,42 @@ int answer_agent(struct job *j, struct err *e)
         return r;
     j->reply = json_incref(json_object_get(whole, "agent"));
     json_decref(whole);
-    return j->reply ? 0 : err_oom(e);
+    return j->reply &&
+                   json_object_set_new(j->reply, "conversation", new_conversation_name(box)) == 0
+               ? 0
+               : err_oom(e);
 }
+
+struct silence_body {
+    const char *kind, *session;
+    int64_t silent_ms;
+};
+
+static const struct jx_field silence_fields[] = {
+    JX(struct silence_body, kind, jx_str, JX_REQUIRED),
+    JX(struct silence_body, session, jx_str, JX_REQUIRED),
+    JX(struct silence_body, silent_ms, jx_i64, JX_REQUIRED),
+    {0},
+};
+
+/* Of a client that waits for the agent: nobody else knows how long it may be silent. */
+int answer_silence(struct job *j, struct err *e)
+{
+    struct bh_box *box _cleanup_box_ = NULL;
+    struct silence_body body = {0};
+    int r = job_decode(j, silence_fields, &body, e);
+
+    if (r == 0 && !str_eq(body.kind, PROMPT_WARNING) && !str_eq(body.kind, PROMPT_STALE))
+        r = err_field(e, ERR_INVALID, "kind",
+                      "kind: it is '" PROMPT_WARNING "' or '" PROMPT_STALE "'");
+    if (r == 0 && body.silent_ms < 0)
+        r = err_field(e, ERR_INVALID, "silent_ms", "silent_ms: the time must not be negative");
+    if (r == 0)
+        r = job_box(j, &box, e);
+    return r < 0 ? r : prompt_note_silence(box, body.kind, body.session, body.silent_ms, e);
+}
+
+/* ---- changes ---- */
 
 /* Does `step` to the box that the path names, and replies with the box as it is then. */
 static int change_box(struct job *j,
@@ -193,6 +263,20 @@ int answer_start(struct job *j, struct err *e)
 int answer_stop(struct job *j, struct err *e)
 {
     return change_box(j, bh_stop, e);
+}
+
+/* An agent may have to be installed first. */
+int answer_start_agent(struct job *j, struct err *e)
+{
+    struct bh_box *box _cleanup_box_ = NULL;
+    struct bh_error error = {0};
+    int r = job_decode(j, job_no_fields, NULL, e);
+
+    if (r == 0)
+        r = job_box(j, &box, e);
+    if (r == 0)
+        r = job_fail(e, bh_start_agent(box, 0, &error), &error);
+    return r < 0 ? r : job_reply_take(j, box_json(box), e);
 }
 
 int answer_destroy(struct job *j, struct err *e)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "lib/box/store.h"
 #include "lib/util/context.h"
 
 struct contexts {
@@ -68,6 +69,7 @@ static int set_actor(struct bh_ctx *ctx, const char *actor, struct err *e)
         return err_oom(e);
     free(ctx->actor);
     ctx->actor = copy;
+    store_set_actor(ctx->store, actor);
     return 0;
 }
 

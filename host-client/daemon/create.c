@@ -21,7 +21,8 @@
 
 #define ACCEPTED 202
 #define FORKED_MS (2 * 60 * 1000) /* to start a box of a fork that was killed */
-#define SEEN_MS 20                /* between two looks for the box that is being made */
+#define ATTACH_MOST_MS 60000
+#define SEEN_MS 20 /* between two looks for the box that is being made */
 
 /* ---- the body ---- */
 
@@ -68,6 +69,7 @@ static const struct jx_field create_fields[] = {
     OPTION(from, jx_str),
     OPTION(on_gone, jx_str),
     OPTION(read_only, jx_bool),
+    OPTION(defer_agent, jx_bool),
     {0},
 };
 
@@ -463,4 +465,41 @@ static int answer_fork_once(struct job *j, struct err *e)
 int answer_fork(struct job *j, struct err *e)
 {
     return repeat_answer(j, answer_fork_once, e);
+}
+
+/* ---- a guest agent that somebody else runs ---- */
+
+struct attach_body {
+    struct bh_connect_options o;
+    json_t *env;
+};
+
+static const struct jx_field attach_fields[] = {
+    JX_AS("name", struct attach_body, o.name, jx_str, JX_REQUIRED),
+    JX_AS("url", struct attach_body, o.url, jx_str, JX_REQUIRED),
+    JX_AS("token", struct attach_body, o.token, jx_str, JX_NULLABLE),
+    JX_AS("workdir", struct attach_body, o.workdir, jx_str, JX_NULLABLE),
+    JX_AS("timeout_ms", struct attach_body, o.timeout_ms, jx_i64, 0),
+    JX(struct attach_body, env, jx_object, 0),
+    {0},
+};
+
+/* The daemon connects to any address that it reaches: a matter of an administrator. */
+int answer_attach(struct job *j, struct err *e)
+{
+    struct attach_body b = {.o = {.size = sizeof(b.o), .host_env = (const char *const *)environ}};
+    struct bh_box *box _cleanup_box_ = NULL;
+    _cleanup_strv_ char **env = NULL;
+    struct bh_error error = {0};
+    int r = job_decode(j, attach_fields, &b, e);
+
+    if (r == 0)
+        r = read_pairs(b.env, "env", &env, e);
+    if (r == 0 && (b.o.timeout_ms < 0 || b.o.timeout_ms > ATTACH_MOST_MS))
+        r = err_field(e, ERR_INVALID, "timeout_ms", "timeout_ms: at most %d", ATTACH_MOST_MS);
+    b.o.env = (const char *const *)env;
+    if (r == 0)
+        r = job_fail(e, bh_attach(j->ctx, &b.o, &box, &error), &error);
+    j->status = HTTP_CREATED;
+    return r < 0 ? r : job_reply_take(j, box_json(box), e);
 }

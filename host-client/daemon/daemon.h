@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "bellhop/bellhop.h"
+#include "lib/util/daemon_lock.h"
 
 struct access;
 struct agents;
@@ -36,4 +37,5 @@ struct daemon {
     struct webhooks *webhooks; /* daemon/webhooks.h; NULL: none */
     struct audit *audit;       /* lib/box/audit.h: the record of calls */
     int64_t started_ms;
+    char instance[DAEMON_INSTANCE_BYTES]; /* lib/util/daemon_lock.h */
 };

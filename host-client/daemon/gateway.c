@@ -452,7 +452,7 @@ const struct request_ops gateway_ops = {.begin = gateway_begin,
                                         .body = gateway_body,
                                         .finish = gateway_finish,
                                         .done = gateway_done,
-                                        .revoke = request_cut};
+                                        .revoke = request_revoke};
 
 /* ---- a directory's list ---- */
 

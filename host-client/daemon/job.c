@@ -20,6 +20,7 @@ struct pending {
     struct ask ask;
     struct buf body;
     size_t charged;
+    char actor[64]; /* of the events of boxes; read while the client is surely there */
     struct job job;
 };
 
@@ -60,6 +61,7 @@ static int job_begin(struct request *q, struct err *e)
         .row = request_row(q), .daemon = request_owner(q), .q = q, .is_admin = request_is_admin(q)};
     q->state = p;
     q->free_state = free_pending;
+    access_actor_of_events(q, p->actor, sizeof(p->actor));
     if (key && !(p->job.repeat_key = strdup(key)))
         return err_oom(e);
     r = job_check_query(q, p->job.row->query, e);
@@ -106,12 +108,10 @@ static void run_job(struct request *q)
     struct pending *p = q->state;
     struct job *j = &p->job;
     struct err *e = &p->ask.error;
-    char actor[64];
     int r = parse_body(p, e);
 
-    access_actor(q, actor, sizeof(actor));
     if (r == 0)
-        r = contexts_take(j->daemon->contexts, actor, &j->ctx, e);
+        r = contexts_take(j->daemon->contexts, p->actor, &j->ctx, e);
     if (r == 0)
         r = j->row->answer(j, e);
     contexts_give(j->daemon->contexts, j->ctx);

@@ -1,12 +1,15 @@
 /* bellhop-daemon: `bellhop daemon` starts it; people do not. Options and wiring. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <link.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -50,14 +53,41 @@
 struct app {
     struct daemon daemon;
     struct daemon_options options;
-    char *tls_cert, *tls_key; /* PEM, or NULL */
-    int lock_fd;              /* util/daemon_lock.h */
+    int lock_fd; /* util/daemon_lock.h */
     int signal_fd;
     struct loop_watch *signal_watch;
     int64_t give_up_ms; /* 0: it is not stopping */
 };
 
-/* ---- the end ---- */
+/* ---- TLS ---- */
+
+/* PEM; NULL without TLS. The caller frees both, the key by free_key(). */
+static int read_tls(const struct daemon_options *o, char **ret_cert, char **ret_key, struct err *e)
+{
+    char *cert = NULL;
+    int r;
+
+    if (!o->tls_cert)
+        return 0;
+    r = err_at(e, io_read_file(AT_FDCWD, o->tls_cert, TLS_MAX_BYTES, &cert, NULL, e), "tls-cert");
+    if (r == 0)
+        r = err_at(e, io_read_file(AT_FDCWD, o->tls_key, TLS_MAX_BYTES, ret_key, NULL, e),
+                   "tls-key");
+    if (r < 0)
+        free(cert);
+    else
+        *ret_cert = cert;
+    return r;
+}
+
+static void free_key(char *key)
+{
+    if (key)
+        explicit_bzero(key, strlen(key));
+    free(key);
+}
+
+/* ---- signals ---- */
 
 /* Tells the service manager, if there is one (sd_notify(3)). */
 static void notify_manager(const char *state)
@@ -88,6 +118,24 @@ static void on_stop_tick(struct loop *l, void *arg)
         loop_stop(l);
 }
 
+/* New files of the certificate and its key. Those that cannot be used change nothing. */
+static void reload_tls(struct app *a)
+{
+    struct err e = {0};
+    char *cert = NULL, *key = NULL;
+    int r = read_tls(&a->options, &cert, &key, &e);
+
+    if (r == 0)
+        r = server_reload_tls(a->daemon.server, cert, key, &e);
+    if (r < 0)
+        (void)fprintf(stderr, "bellhop-daemon: the certificate stays as it was: %s\n", e.message);
+    else
+        (void)fprintf(stderr, "bellhop-daemon: new connections get the certificate of '%s'\n",
+                      a->options.tls_cert);
+    free(cert);
+    free_key(key);
+}
+
 static void on_signal(struct loop *l, uint32_t events, void *arg)
 {
     struct app *a = arg;
@@ -96,6 +144,11 @@ static void on_signal(struct loop *l, uint32_t events, void *arg)
     (void)events;
     if (read(a->signal_fd, &info, sizeof(info)) != sizeof(info))
         return;
+    if (info.ssi_signo == SIGHUP) {
+        if (!a->give_up_ms)
+            reload_tls(a);
+        return;
+    }
     if (a->give_up_ms) { /* asked twice: hurry */
         loop_stop(l);
         return;
@@ -114,9 +167,12 @@ static int watch_signals(struct app *a, struct err *e)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
+    if (a->options.tls_cert)
+        (void)sigaddset(&set, SIGHUP);
+    else
+        (void)signal(SIGHUP, SIG_IGN); /* there is nothing to reread; its terminal may close */
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGHUP, SIG_IGN); /* there is nothing to reread; its terminal may close */
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (a->signal_fd < 0)
         return err_sys(e, errno, "signalfd");
@@ -147,6 +203,34 @@ static void bound_heap(void)
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_ALLOCATION_BYTES);
 }
 
+/* Of segments that nothing writes to: dropped pages are read again from the file, which the kernel holds. */
+static int drop_clean_pages(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    (void)size;
+    (void)arg;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &object->dlpi_phdr[i];
+        uintptr_t from = (object->dlpi_addr + h->p_vaddr) & ~(page - 1);
+
+        if (h->p_type == PT_LOAD && !(h->p_flags & PF_W))
+            (void)madvise((void *)from, object->dlpi_addr + h->p_vaddr + h->p_memsz - from,
+                          MADV_DONTNEED);
+    }
+    return 0;
+}
+
+/*
+ * The start runs through code that an idle daemon never needs again: the dynamic linker's, the self-tests of the TLS
+ * library, the schema of the store. Its pages are most of the resident memory.
+ */
+static void forget_start(void)
+{
+    (void)malloc_trim(0);
+    (void)dl_iterate_phdr(drop_clean_pages, NULL);
+}
+
 /* The facts for the commands (daemon_lock.h), and for who started us. */
 static json_t *facts_json(const struct app *a)
 {
@@ -156,9 +240,10 @@ static json_t *facts_json(const struct app *a)
 
     for (size_t i = 0; (address = server_tcp_address(s, i)); i++)
         (void)json_array_append_new(tcp, json_string(address));
-    return json_pack("{s:i, s:s, s:I, s:s, s:b, s:o, s:s*}", "pid", (int)getpid(), "version",
+    return json_pack("{s:i, s:s, s:I, s:s, s:b, s:o, s:s, s:s*}", "pid", (int)getpid(), "version",
                      bh_version(), "started_ms", (json_int_t)a->daemon.started_ms, "socket",
-                     a->options.socket, "tls", a->options.tls_cert != NULL, "tcp", tcp, "domain",
+                     a->options.socket, "tls", a->options.tls_cert != NULL, "tcp", tcp, "instance",
+                     a->daemon.instance, "domain",
                      a->options.domains ? a->options.domains[0] : NULL);
 }
 
@@ -195,21 +280,6 @@ static int take_passed_sockets(struct app *a, bool *ret_socket, struct err *e)
     return r;
 }
 
-static int read_tls(struct app *a, struct err *e)
-{
-    int r = 0;
-
-    if (a->options.tls_cert)
-        r = err_at(
-            e, io_read_file(AT_FDCWD, a->options.tls_cert, TLS_MAX_BYTES, &a->tls_cert, NULL, e),
-            "tls-cert");
-    if (r == 0 && a->options.tls_key)
-        r = err_at(e,
-                   io_read_file(AT_FDCWD, a->options.tls_key, TLS_MAX_BYTES, &a->tls_key, NULL, e),
-                   "tls-key");
-    return r;
-}
-
 static void finish_tls(void *session, const char *data, size_t len)
 {
     (void)gnutls_record_send(session, data, len);
@@ -219,6 +289,7 @@ static void finish_tls(void *session, const char *data, size_t len)
 static int start_server(struct app *a, struct err *e)
 {
     bool has_socket = false;
+    char *cert = NULL, *key = NULL;
     struct daemon *d = &a->daemon;
     struct server_options o = {.service = &daemon_service,
                                .owner = d,
@@ -226,10 +297,10 @@ static int start_server(struct app *a, struct err *e)
                                .pool = d->pool,
                                .max_connections = MAX_CONNECTIONS,
                                .keepalive_ms = KEEPALIVE_MS};
-    int r = read_tls(a, e);
+    int r = read_tls(&a->options, &cert, &key, e);
 
-    o.tls_cert = a->tls_cert;
-    o.tls_key = a->tls_key;
+    o.tls_cert = cert;
+    o.tls_key = key;
     o.tls_finish = finish_tls;
     if (r == 0)
         r = server_new(&o, &d->server, e);
@@ -239,7 +310,22 @@ static int start_server(struct app *a, struct err *e)
         r = listen_on_socket(a, e);
     for (char **at = a->options.listen; r == 0 && at && *at; at++)
         r = server_listen_tcp(d->server, *at, e);
-    return r < 0 ? r : server_start(d->server, e);
+    if (r == 0)
+        r = server_start(d->server, e);
+    free(cert); /* the server has its own form of both */
+    free_key(key);
+    return r;
+}
+
+/* No secret: whoever asks for the daemon's health is told. */
+static int choose_instance(struct daemon *d, struct err *e)
+{
+    uint64_t n[2];
+
+    if (getentropy(n, sizeof(n)) < 0)
+        return err_sys(e, errno, "getentropy");
+    (void)snprintf(d->instance, sizeof(d->instance), "%016" PRIx64 "%016" PRIx64, n[0], n[1]);
+    return 0;
 }
 
 static int start_daemon(struct app *a, struct err *e)
@@ -251,10 +337,11 @@ static int start_daemon(struct app *a, struct err *e)
     d->started_ms = clock_real_ms();
     d->options = a->options.lib;
     d->options.actor = "daemon";
+    d->options.daemon = "none"; /* it would find itself */
     d->domains = a->options.domains;
     d->options.debug = sandbox_debug;
     d->options.host_env = (const char *const *)environ;
-    if ((r = io_mkdir_p(d->options.state_dir, 0700, e)) < 0 ||
+    if ((r = choose_instance(d, e)) < 0 || (r = io_mkdir_p(d->options.state_dir, 0700, e)) < 0 ||
         (r = daemon_lock_take(d->options.state_dir, &a->lock_fd, e)) < 0 ||
         (r = loop_new(&d->loop, e)) < 0 || (r = watch_signals(a, e)) < 0 ||
         (r = pool_new(&d->pool, e)) < 0 || (r = contexts_new(&d->options, &d->contexts, e)) < 0 ||
@@ -297,7 +384,7 @@ static void say_addresses(const struct app *a)
         (void)fprintf(stderr,
                       "bellhop-daemon: listens on %s; the status page is %s://%s/, and asks for a "
                       "token: bellhop token create --name ME\n",
-                      address, a->tls_cert ? "https" : "http", address);
+                      address, a->options.tls_cert ? "https" : "http", address);
 }
 
 /* A worker may still be at a long step of a box: then nothing that it uses is freed. */
@@ -324,18 +411,28 @@ static void free_daemon(struct app *a)
     (void)loop_free(d->loop);
 }
 
+/* A value of an option that is wrong is one whether it is parsed or first used; so is the name of a missing file. */
+static int exit_status(int r, const struct err *e)
+{
+    if (r == -ERR_INVALID || r == -ERR_RANGE || (r == -ERR_NOT_FOUND && e->field[0]))
+        return EXIT_USAGE;
+    return r < 0;
+}
+
 int main(int argc, char **argv)
 {
     struct app a = {.signal_fd = -1, .lock_fd = -1};
     struct err e = {0};
     int r = daemon_options_parse(argc, argv, &a.options, &e);
-    bool is_usage = r < 0;
+    bool is_parsed = r == 0;
 
     (void)umask(077);
     bound_heap();
     raise_file_limit(&a.options.lib);
     if (r == 0)
         r = start_daemon(&a, &e);
+    if (r == 0)
+        forget_start();
     tell_ready(&a, r, &e);
     if (r == 0)
         notify_manager("READY=1\n");
@@ -345,13 +442,9 @@ int main(int argc, char **argv)
         r = loop_run(a.daemon.loop, &e);
     if (r < 0)
         (void)fprintf(stderr, "bellhop-daemon: %s\n", e.message);
-    if (!is_usage)
+    if (is_parsed)
         free_daemon(&a);
     fd_close(a.lock_fd);
-    if (a.tls_key)
-        explicit_bzero(a.tls_key, strlen(a.tls_key));
-    free(a.tls_key);
-    free(a.tls_cert);
     daemon_options_done(&a.options);
-    return is_usage ? EXIT_USAGE : r < 0;
+    return is_parsed ? exit_status(r, &e) : EXIT_USAGE;
 }

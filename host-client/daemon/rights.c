@@ -18,6 +18,19 @@
 
 #define CALLS_DEFAULT 1000
 #define CALLS_MOST 10000
+#define LAST_CALLS_MOST 1000
+
+/* The unix socket has no token, and every right. */
+int answer_access(struct job *j, struct err *e)
+{
+    const struct principal *p = access_principal(j->q);
+
+    return job_reply_take(j,
+                          json_pack("{s:s, s:s, s:s, s:s}", "scope",
+                                    token_scope_name(p->is_local ? TOKEN_ADMIN : p->scope), "token",
+                                    p->token, "name", p->name, "owner", p->owner),
+                          e);
+}
 
 /* ---- tokens ---- */
 
@@ -274,6 +287,7 @@ int answer_close_port(struct job *j, struct err *e)
 struct call_page {
     json_t *calls;
     int64_t since, limit;
+    int64_t last; /* keep the newest ones only; 0: all */
     bool is_full;
 };
 
@@ -284,6 +298,12 @@ static int add_call(void *arg, json_t *entry)
 
     if (seq <= p->since)
         return 0;
+    if (p->last) {
+        if (json_array_size(p->calls) == (size_t)p->last)
+            (void)json_array_remove(p->calls, 0);
+        p->since = seq;
+        return json_array_append(p->calls, entry);
+    }
     p->is_full = json_array_size(p->calls) == (size_t)p->limit;
     if (p->is_full)
         return 1;
@@ -298,6 +318,8 @@ int answer_audit(struct job *j, struct err *e)
 
     if (r == 0)
         r = job_number(j, "limit", 1, CALLS_MOST, &p.limit, e);
+    if (r == 0)
+        r = job_number(j, "last", 1, LAST_CALLS_MOST, &p.last, e);
     if (r == 0)
         r = audit_list(j->daemon->options.state_dir, add_call, &p, e);
     if (r == -1 && !e->code)

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/jsonx.h"
 #include "common/str.h"
+#include "common/wire/wire.h"
 #include "daemon/access.h"
 #include "daemon/agents.h"
 #include "daemon/daemon.h"
@@ -162,7 +163,12 @@ const struct http_service daemon_service = {
 
 static int health_finish(struct request *q, struct err *e)
 {
-    return respond_empty(q, HTTP_NO_CONTENT, e);
+    struct reply *reply = reply_new_empty();
+
+    /* By which a command knows that this is the daemon of its state directory. */
+    if (reply)
+        reply_add_header(reply, WIRE_HEADER_DAEMON, request_daemon(q)->instance);
+    return respond_queue(q, HTTP_NO_CONTENT, reply, e);
 }
 
 const struct request_ops health_ops = {.finish = health_finish};

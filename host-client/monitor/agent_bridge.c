@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,9 +15,11 @@
 #include "common/io.h"
 #include "common/path.h"
 #include "lib/box/box_provider.h"
-#include "lib/util/relay.h"
+#include "lib/util/socket_relay.h"
 #include "lib/util/socket.h"
 
+#define BRIDGE_FILES (4 * BRIDGE_MAX_CONNECTIONS + 512) /* both ends, and a dial's own two */
+#define BRIDGE_RETRY_MS 50
 #define BRIDGE_STACK_BYTES (256 * 1024) /* libcurl's frames, when a provider dials by HTTP */
 
 struct bridge {
@@ -53,12 +56,12 @@ static void *connection_main(void *arg)
 {
     struct bridge_connection *c = arg;
     struct bridge *b = c->bridge;
-    struct relay relay = {.left = c->client, .right = -1, .stop_fd = b->stop_fd};
+    struct socket_relay relay = {.left = c->client, .right = -1, .stop_fd = b->stop_fd};
     struct err e = {0};
 
     free(c);
     if (box_provider_dial(b->box, clock_mono_ms() + BRIDGE_DIAL_MS, &relay.right, &e) == 0) {
-        relay_run(&relay);
+        socket_relay_run(&relay);
     } else {
         WITH_LOCK (&b->lock)
             b->last = e;
@@ -120,8 +123,21 @@ static void *bridge_main(void *arg)
         client = accept4(b->listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (client >= 0)
             serve_client(b, client);
+        else
+            (void)poll(&p[1], 1, BRIDGE_RETRY_MS); /* out of descriptors: some are given back */
     }
     return NULL;
+}
+
+/* Nothing of such a box is a child of the monitor, which would inherit it. */
+static void raise_file_limit(void)
+{
+    struct rlimit l;
+
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur >= BRIDGE_FILES)
+        return;
+    l.rlim_cur = l.rlim_max < BRIDGE_FILES ? l.rlim_max : BRIDGE_FILES;
+    (void)setrlimit(RLIMIT_NOFILE, &l);
 }
 
 static int bridge_open(struct bridge *b, struct bh_box *box, struct err *e)
@@ -155,6 +171,7 @@ int bridge_new(struct bh_box *box, struct bridge **ret, struct err *e)
     if (!b)
         return err_oom(e);
     b->listen_fd = b->stop_fd = -1;
+    raise_file_limit();
     (void)pthread_mutex_init(&b->lock, NULL);
     (void)pthread_cond_init(&b->changed, NULL);
     r = bridge_open(b, box, e);

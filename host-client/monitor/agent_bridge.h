@@ -7,7 +7,7 @@
 #include "common/err.h"
 #include "lib/box/box.h"
 
-#define BRIDGE_MAX_CONNECTIONS 256
+#define BRIDGE_MAX_CONNECTIONS 1024 /* as the agent takes */
 #define BRIDGE_DIAL_MS 30000
 
 struct bridge;

@@ -157,6 +157,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
         .records_for_ms = INT64_MAX / 2, /* commands forget records: they know for how long */
         .debug = args[ARG_DEBUG] ? take_line : NULL,
         .provider_timeout_ms = read_ms(args[ARG_PROVIDER_MS], 0),
+        .daemon = "none", /* it does what a daemon asks for */
     };
     struct bh_error error;
     int r = bh_open(&o, ret, &error);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The daemon's gateway: 1 GB of a file and of a server in a box, through it and directly, beside nginx as a reverse
-# proxy of the same server; and the latency that each adds. All on the unix socket or loopback, alternating. Prints
-# medians and ratios.
+# The daemon's gateway: 1 GB of a file and of a server in a box, through it and directly, beside nginx and Caddy as
+# reverse proxies of the same server; and the latency that each adds. All on the unix socket or loopback, alternating.
+# Prints medians and ratios.
 # Usage: tests/bench/gateway.sh [ROUNDS [MEGABYTES]]
 set -eu
 
@@ -9,25 +9,29 @@ rounds=${1:-5}
 megabytes=${2:-1024}
 top=$(cd "$(dirname "$0")/../.." && pwd)
 shm=${BENCH_DIR:-/dev/shm}
-cache=$top/build/cache/nginx
+cache=$top/build/cache/peers
 bin=$top/build/release
 
-nginx=$(command -v nginx || true)
-if [ -z "$nginx" ]; then
-    nginx=$cache/usr/sbin/nginx
-    if [ ! -x "$nginx" ]; then # unpacked, not installed: installing would start a service
+# program NAME PATH PACKAGE: the installed one, or unpacked, not installed: installing would start a service.
+program()
+{
+    command -v "$1" && return
+    if [ ! -x "$cache/$2" ]; then
         mkdir -p "$cache"
-        (cd "$cache" && apt-get -q download nginx >/dev/null 2>&1 && dpkg -x nginx_*.deb . && rm nginx_*.deb)
+        (cd "$cache" && apt-get -q download "$3" >/dev/null 2>&1 && dpkg -x "$3"_*.deb . && rm "$3"_*.deb)
     fi
-fi
+    echo "$cache/$2"
+}
+nginx=$(program nginx usr/sbin/nginx nginx)
+caddy=$(program caddy usr/bin/caddy caddy)
 
 dir=$(mktemp -d "$shm/bellhop-bench-XXXXXX")
 export BELLHOP_STATE_DIR="$dir/state" BELLHOP_CACHE_DIR="$dir/cache" HOME="$dir/home"
-daemon='' peer='' server=''
+daemon='' peer='' server='' second=''
 cleanup()
 {
     "$bin/bellhop" rm one >/dev/null 2>&1 || true
-    for pid in $daemon $peer $server; do
+    for pid in $daemon $peer $server $second; do
         kill "$pid" 2>/dev/null || true
     done
     wait 2>/dev/null || true
@@ -83,11 +87,28 @@ printf 'listen unix:%s; location / { proxy_pass http://127.0.0.1:%s; proxy_buffe
 server=$!
 "$nginx" -p "$dir" -e "$dir/peer.log" -c "$dir/peer.conf" &
 peer=$!
+# As a gateway, too: what comes is passed on at once.
+cat >"$dir/Caddyfile" <<END
+{
+    admin off
+    auto_https off
+}
+http://x {
+    bind unix/$dir/caddy.sock
+    reverse_proxy 127.0.0.1:$inner {
+        flush_interval -1
+    }
+}
+END
+"$caddy" run --config "$dir/Caddyfile" --adapter caddyfile >"$dir/caddy.log" 2>&1 &
+second=$!
 head -c "${megabytes}M" /dev/urandom >"$work/large"
 ln "$work/large" "$dir/www/large" 2>/dev/null || cp "$work/large" "$dir/www/large"
-for _ in $(seq 100); do
-    curl -sSf -o /dev/null --unix-socket "$dir/nginx.sock" http://x/small 2>/dev/null && break
-    sleep 0.05
+for socket in nginx caddy; do
+    for _ in $(seq 200); do
+        curl -sSf -o /dev/null --unix-socket "$dir/$socket.sock" http://x/small 2>/dev/null && break
+        sleep 0.05
+    done
 done
 
 measure() # FILE COMMAND...: appends the microseconds it takes
@@ -115,6 +136,7 @@ for _ in $(seq "$rounds"); do
     measure "$dir/port.direct" direct "/v1/proxy/$inner/large"
     measure "$dir/port.through" through "proxy/$inner/large"
     measure "$dir/port.nginx" get --unix-socket "$dir/nginx.sock" http://x/large
+    measure "$dir/port.caddy" get --unix-socket "$dir/caddy.sock" http://x/large
 done
 ratio() # TEXT FILE BASE: the speed of FILE as a part of that of BASE
 {
@@ -127,9 +149,11 @@ ratio "file up, the agent's socket" up.direct up.direct
 ratio "file up, gateway / the agent's socket" up.through up.direct
 ratio "port, the server itself" port.server port.server
 ratio "port, nginx / the server itself" port.nginx port.server
+ratio "port, Caddy / the server itself" port.caddy port.server
 ratio "port, the agent's proxy / the server itself" port.direct port.server
 ratio "port, gateway / the agent's proxy" port.through port.direct
 ratio "port, gateway / nginx" port.through port.nginx
+ratio "port, gateway / Caddy" port.through port.caddy
 
 # One connection, one request after the other.
 python3 - "$dir" "$agent" "$token" "$inner" <<'P'
@@ -147,6 +171,7 @@ ways = {
     "agent file": (Unix(agent), "/v1/files/small"),
     "server": (http.client.HTTPConnection("127.0.0.1", int(port)), "/small"),
     "nginx": (Unix(dir + "/nginx.sock"), "/small"),
+    "caddy": (Unix(dir + "/caddy.sock"), "/small"),
     "agent port": (Unix(agent), f"/v1/proxy/{port}/small"),
     "gateway port": (Unix(dir + "/sock"), f"/v1/boxes/one/proxy/{port}/small")}
 times = {name: [] for name in ways}
@@ -165,7 +190,8 @@ for i in range(1200):
 ms = {name: statistics.median(t) * 1000 for name, t in times.items()}
 print(f"median of a small file: the agent {ms['agent file']:.3f} ms, gateway {ms['gateway']:.3f} ms: "
       f"it adds {ms['gateway'] - ms['agent file']:.3f} ms")
-print(f"median of a small page: the server {ms['server']:.3f} ms, nginx {ms['nginx']:.3f} ms, the agent's proxy "
+print(f"median of a small page: the server {ms['server']:.3f} ms, nginx {ms['nginx']:.3f} ms, "
+      f"Caddy {ms['caddy']:.3f} ms, the agent's proxy "
       f"{ms['agent port']:.3f} ms, gateway {ms['gateway port']:.3f} ms: "
       f"it adds {ms['gateway port'] - ms['agent port']:.3f} ms")
 P

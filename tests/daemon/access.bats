@@ -203,7 +203,11 @@ streams_ended()
     done
     grep -q '^terminal closed 1008 the token was revoked or has expired$' "$BOX_TMP/streams"
     grep -q '^command cut$' "$BOX_TMP/streams"
-    grep -q '^socket cut$' "$BOX_TMP/streams"
+    # Through the gateway: with a close frame where no other frame has begun, else cut.
+    grep -q '^frames closed 1008 access has ended$' "$BOX_TMP/streams"
+    for stream in socket head size payload closed masked; do
+        grep -q "^$stream cut$" "$BOX_TMP/streams"
+    done
 }
 
 @test "a token that is revoked or expires ends the streams that it has opened, and no other's" {
@@ -385,6 +389,11 @@ os.read(fd, 4096)' "$1"
     jq -e '[.tokens[].name] == ["", "", "bobs"] and all(.tokens[]; has("token") | not)' "$BOX_TMP/list"
     diff <(jq -S . "$BOX_TMP/list") <(bellhop token ls --json | jq -S .)
     run ! grep -rqF "${text#bh_}" "$BELLHOP_STATE_DIR"
+    # Everybody is told the rights that its own token gives.
+    call "$ann" GET /v1/access | jq -e --slurpfile list "$BOX_TMP/list" \
+        '. == {scope: "use", token: $list[0].tokens[1].id, name: "", owner: "ann"}'
+    call "$admin" GET /v1/access | jq -e '.scope == "admin" and .owner == ""'
+    ask GET /v1/access | jq -e '. == {scope: "admin", token: "", name: "", owner: ""}'
     call "$ann" GET /v1/tokens | jq -e '.code == "permission_denied"'
     call "$ann" POST /v1/tokens --data '{"scope":"read"}' | jq -e '.code == "permission_denied"'
     call "$admin" DELETE /v1/tokens/bobs

@@ -196,3 +196,9 @@ is_small() { [ "$(private_kib)" -lt 6144 ]; }
     [ "$(many_followers 1500)" = 1500 ]
     wait_for 30 is_small
 }
+
+@test "a daemon that was just started holds less than 6 MB, also of what it shares" {
+    [ "$(awk '/^VmRSS/ { print $2 }' "/proc/$DAEMON_PID/status")" -lt 6144 ]
+    # The pages that its start left behind come back when they are needed.
+    expect 200 '.boxes == []' GET /v1/boxes
+}

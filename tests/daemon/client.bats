@@ -48,7 +48,8 @@ at() # MODE WORD...: the command in one of the modes
 
     shift
     case $mode in
-    none) bellhop "$@" ;;
+    none) bellhop --daemon none "$@" ;;
+    default) bellhop "$@" ;;
     unix) bellhop --daemon "unix:$DAEMON_SOCKET" "$@" ;;
     auto) bellhop --daemon auto "$@" ;;
     tcp) bellhop --daemon "$URL" --token-file "$BOX_TMP/admin" "$@" ;;
@@ -107,10 +108,14 @@ steady()
 3 logs one
 0 hold one --id h
 0 release one h
-6 wait-port one 1 --timeout 10ms
+6 wait-port one 1 --timeout 500ms
 0 ps one
+4 prompt one hello
+2 prompt one ''
+3 prompt nobody hello
+2 attach --url ftp://x --name far
 TABLE
-    for mode in none auto tcp; do
+    for mode in none default auto tcp; do
         while read -r status words; do
             rc=0
             eval "at $mode $words" <"$BOX_TMP/project/file" >"$BOX_TMP/out" 2>"$BOX_TMP/err" || rc=$?
@@ -121,7 +126,7 @@ TABLE
     done
     [ ! -e "$BOX_TMP/wrong" ] || { cat "$BOX_TMP/wrong" "$BOX_TMP/mode.none"; false; }
     grep -q '^hello' "$BOX_TMP/mode.none"
-    for mode in auto tcp; do
+    for mode in default auto tcp; do
         diff "$BOX_TMP/mode.none" "$BOX_TMP/mode.$mode"
     done
 }
@@ -173,11 +178,114 @@ TABLE
     [ "$(calls)" -eq $((before + 1)) ]
     at none start one
     [ "$(calls)" -eq $((before + 1)) ]
-    at auto gc >/dev/null # no route: done here
+    at default stop one
+    [ "$(calls)" -eq $((before + 2)) ]
+    # An event has the command that caused it, not the daemon.
+    bellhop events one --json | jq -e '.events[-1] | .after == "stopped" and .actor == "bellhop stop"'
+    # No route: done here, by default too.
+    at auto gc >/dev/null
+    at default image ls >/dev/null
+    at default url one --port 80 --signed | grep -q bellhop_signature=
+    at default up --empty --provider process --agent none --name two >/dev/null 2>&1
+    [ "$(calls)" -eq $((before + 2)) ]
+    at default ls -q | grep -qx two
     daemon_stop
+    [ "$(at default exec two -- echo here)" = here ]
+    at none start one
     [ "$(at auto exec one -- echo here)" = here ]
     BELLHOP_DAEMON=auto bellhop stop one
-    [ "$(calls)" -eq $((before + 1)) ]
+    [ "$(calls)" -eq $((before + 2)) ]
+}
+
+# own_daemon CASE: the server of own_daemon.py has the lock of the state directory. Its requests are in $BOX_TMP/asked.
+own_daemon()
+{
+    rm -f "$BOX_TMP/own.sock" "$BOX_TMP/asked"
+    python3 "$BATS_TEST_DIRNAME/../lib/own_daemon.py" "$BELLHOP_STATE_DIR" "$BOX_TMP/own.sock" "$@" >"$BOX_TMP/asked" 3>&- &
+    SERVER_PID=$!
+    wait_for 10 grep -q ready "$BOX_TMP/asked"
+}
+
+end_own_daemon()
+{
+    kill "$SERVER_PID" 2>/dev/null || true
+    wait "$SERVER_PID" || true
+    SERVER_PID=
+}
+
+@test "a daemon that is another's, ends just now, hangs or was killed does not get in the way of 'auto'" {
+    make_box one
+    here() { [ "$(bellhop ls 2>&1 | tail -n 1 | cut -f 1)" = one ] && ! bellhop ls 2>&1 | grep '^bellhop:'; }
+    here
+    kill -STOP "$DAEMON_PID"
+    begun=$SECONDS
+    [ "$(bellhop exec one -- echo here 2>"$BOX_TMP/err")" = here ]
+    grep -q "the daemon (pid $DAEMON_PID) does not answer: this is done without it" "$BOX_TMP/err"
+    [ $((SECONDS - begun)) -le 10 ]
+    kill -CONT "$DAEMON_PID"
+    here
+    kill -KILL "$DAEMON_PID"
+    wait "$DAEMON_PID" || true
+    [ -S "$DAEMON_SOCKET" ] # stale
+    here
+    DAEMON_PID=
+    own_daemon other
+    here
+    ! grep -q boxes "$BOX_TMP/asked"
+    end_own_daemon
+    own_daemon gone
+    here
+    end_own_daemon
+    own_daemon silent
+    bellhop ls 2>&1 | grep -q 'does not answer'
+    end_own_daemon
+    [ "$(id -u)" = 0 ] || skip 'the rest needs root: a socket of another user'
+    mkdir -m 0777 "$BOX_TMP/open"
+    chmod a+x "$BOX_TMP"
+    rm "$BOX_TMP/asked"
+    python3 "$BATS_TEST_DIRNAME/../lib/own_daemon.py" "$BELLHOP_STATE_DIR" "$BOX_TMP/open/own.sock" stolen 65534 \
+        >"$BOX_TMP/asked" 3>&- &
+    SERVER_PID=$!
+    wait_for 10 grep -q ready "$BOX_TMP/asked"
+    here
+    [ "$(cat "$BOX_TMP/asked")" = ready ] # nothing was sent to it
+    end_own_daemon
+}
+
+@test "a daemon of another state directory is not used, wherever its socket is" {
+    make_box one
+    # The lock here names the socket of a daemon that serves another directory.
+    first=$DAEMON_PID
+    jq -c --arg socket "$BOX_TMP/second.sock" '.socket = $socket' "$BELLHOP_STATE_DIR/daemon.lock" >"$BOX_TMP/lock"
+    cat "$BOX_TMP/lock" >"$BELLHOP_STATE_DIR/daemon.lock"
+    mkfifo "$BOX_TMP/second.ready"
+    "$BELLHOP_BUILD/bellhop-daemon" --state-dir "$BOX_TMP/state2" --cache-dir "$BELLHOP_CACHE_DIR" --socket "$BOX_TMP/second.sock" \
+        --ready-fd 3 3>"$BOX_TMP/second.ready" 2>/dev/null &
+    DAEMON_PID=$!
+    read -r _ <"$BOX_TMP/second.ready"
+    [ "$(bellhop ls -q)" = one ]
+    [ "$(BELLHOP_STATE_DIR=$BOX_TMP/state2 bellhop ls -q)" = '' ]
+    daemon_stop
+    DAEMON_PID=$first
+}
+
+@test "a daemon that is restarted between two calls of a command is waited for" {
+    daemon_stop
+    own_daemon restart
+    bellhop stop one
+    [ "$(grep -v health "$BOX_TMP/asked" | tr '\n' ' ')" = 'ready GET /v1/boxes/one POST /v1/boxes/0123456789abcdef/stop ' ]
+    end_own_daemon
+}
+
+@test "no libcurl is loaded for a daemon's unix socket, and none of it without a daemon" {
+    make_box one
+    opens() { strace -f -o "$BOX_TMP/trace" -e trace=openat "$BELLHOP" "$@" >/dev/null && grep -c 'libcurl[^"]*", .* = [0-9]' "$BOX_TMP/trace"; }
+    command -v strace >/dev/null || skip 'strace is not installed'
+    [ "$(opens ls || true)" = 0 ]
+    [ "$(opens status one || true)" = 0 ]
+    [ "$(opens stop one || true)" = 0 ]
+    daemon_stop
+    [ "$(opens ls || true)" = 0 ]
 }
 
 @test "the record of calls names the caller" {
@@ -222,6 +330,7 @@ exec_ends() # STATUS
 {
     local rc=0
 
+    wait_for 30 is_gone "$EXEC_PID"
     wait "$EXEC_PID" || rc=$?
     EXEC_PID=
     [ "$rc" -eq "$1" ]

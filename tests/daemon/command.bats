@@ -105,10 +105,18 @@ command_start()
 
 @test "wrong options of the daemon are named" {
     run bellhop daemon --socket "$SOCKET" --tls-cert /tmp/x
-    [ "$status" -ne 0 ]
+    [ "$status" -eq 2 ]
     [[ "$output" = *"TLS needs both a certificate and its key"* ]]
+    # Values that the daemon finds wrong only when it uses them.
+    for option in '--listen nonsense' '--listen 127.0.0.1:99999' '--listen 1.2.3.4.5:0' '--webhook nonsense' \
+        '--domain a/b' "--webhook-secret-file $BOX_TMP/none --webhook http://127.0.0.1:1/"; do
+        # shellcheck disable=SC2086 # words
+        run timeout 30 "$BELLHOP" daemon --socket "$SOCKET" $option
+        echo "$option: $status $output"
+        [ "$status" -eq 2 ]
+        [ "${#lines[@]}" = 1 ]
+    done
     run bellhop daemon --socket "$SOCKET" --listen nonsense
-    [ "$status" -ne 0 ]
     [[ "$output" = *"'nonsense' is not ADDR:PORT"* ]]
     run bellhop daemon frobnicate
     [ "$status" -eq 2 ]
@@ -237,6 +245,46 @@ PY
     tls -o /dev/null "https://localhost:$PORT/v1/health"
 }
 
+@test "a WebSocket over TLS ends with its server, after the last byte, and with its token, after a close frame" {
+    tls_start
+    mkdir "$BOX_TMP/project"
+    bellhop up --provider process --agent none --name one "$BOX_TMP/project" >/dev/null 2>&1
+    python3 "$BATS_TEST_DIRNAME/../lib/web_server.py" >"$BOX_TMP/port" 2>/dev/null 3>&- &
+    web=$!
+    wait_for 10 test -s "$BOX_TMP/port"
+    token=$(bellhop token create -q --scope use --name gone)
+    knows() { tls -f -o /dev/null -H "X-Access-Token: $token" "https://localhost:$PORT/v1/info" 2>/dev/null; }
+    wait_for 10 knows
+    python3 - "$PORT" "$token" "$(cat "$BOX_TMP/port")" >"$BOX_TMP/out" 3>&- <<'PY' &
+import socket, ssl, sys
+port, token, web = sys.argv[1:]
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+def upgrade(path):
+    s = context.wrap_socket(socket.create_connection(("127.0.0.1", int(port)), 20))
+    s.sendall(f"GET /v1/boxes/one/proxy/{web}{path} HTTP/1.1\r\nHost: localhost\r\nX-Access-Token: {token}\r\n"
+              "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode())
+    return s
+def rest(s, sign=None):
+    data = b""
+    while (sign is None or sign not in data) and (piece := s.recv(65536)):
+        data += piece
+    return data
+print("ended", rest(upgrade("/ended")).endswith(b"hello:" + b"x" * 300000), flush=True)
+s = upgrade("/frames/810548454c4c4f")
+rest(s, b"HELLO")
+print("open", flush=True)
+print("closed", rest(s), flush=True)
+PY
+    client=$!
+    wait_for 30 grep -q open "$BOX_TMP/out"
+    grep -q '^ended True' "$BOX_TMP/out"
+    bellhop token revoke gone
+    wait "$client"
+    grep -qF "closed b'\x88\x12\x03\xf0access has ended'" "$BOX_TMP/out"
+    kill "$web"
+}
+
 @test "hostile clients of TLS: old versions, junk, silence, another handshake; the next one is served" {
     tls_start
     [[ "$(handshake)" = 'New, TLSv1.3,'* ]]
@@ -266,6 +314,104 @@ PY
     kill -0 "$COMMAND_PID"
 }
 
+# The fingerprint of the certificate that a new connection gets.
+shown() { openssl s_client -connect "127.0.0.1:$PORT" </dev/null 2>/dev/null | openssl x509 -noout -fingerprint; }
+
+fingerprint() { openssl x509 -noout -fingerprint -in "$BOX_TMP/$1.pem"; }
+
+shows() { [ "$(shown)" = "$(fingerprint "$1")" ]; }
+
+# says N TEXT: N lines of the daemon's log have the text.
+says() { [ "$(grep -c "$2" "$BOX_TMP/command.log")" = "$1" ]; }
+
+renew() # NAME: puts its certificate and key in the place of the daemon's, and tells it
+{
+    cp "$BOX_TMP/$1.pem" "$BOX_TMP/own.pem"
+    cp "$BOX_TMP/$1.key" "$BOX_TMP/own.key"
+    kill -HUP "$COMMAND_PID"
+}
+
+@test "a hang-up reads the certificate and its key again; connections stay, and files that cannot be used change nothing" {
+    tls_start
+    cp "$BOX_TMP/own.pem" "$BOX_TMP/first.pem"
+    make_cert second
+    auth="Authorization: Bearer $(bellhop token create -q --scope use)"
+    mkdir "$BOX_TMP/project"
+    bellhop up --provider process --agent none --name one "$BOX_TMP/project" >/dev/null 2>&1
+    follows() { grep -q '^event: box' "$BOX_TMP/events"; }
+    curl -sS -N --cacert "$BOX_TMP/first.pem" -H "$auth" "https://localhost:$PORT/v1/events" >"$BOX_TMP/events" 2>/dev/null 3>&- &
+    FOLLOW_PID=$!
+    wait_for 10 follows
+    mkfifo "$BOX_TMP/renewed"
+    python3 - "$PORT" "${auth##* }" "$BOX_TMP/renewed" >"$BOX_TMP/terminal" 3>&- <<'PY' &
+import socket, ssl, sys
+port, token, renewed = sys.argv[1:]
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+s = context.wrap_socket(socket.create_connection(("127.0.0.1", int(port)), 30))
+s.sendall(f"GET /v1/boxes/one/terminal?cmd=cat HTTP/1.1\r\nHost: localhost\r\nX-Access-Token: {token}\r\nConnection: Upgrade\r\n"
+          "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
+def until(text, data=b""):
+    while text not in data:
+        piece = s.recv(65536)
+        assert piece, data
+        data += piece
+until(b"started")
+print("open", flush=True)
+open(renewed).read()
+s.sendall(b"\x82\x86\0\0\0\0hello\n")
+until(b"hello")
+print("echo", flush=True)
+PY
+    terminal=$!
+    wait_for 10 grep -q open "$BOX_TMP/terminal"
+    shows first
+
+    renew second
+    wait_for 10 shows second
+    says 1 "new connections get the certificate of '$BOX_TMP/own.pem'"
+    # The terminal and the stream from before go on.
+    : >"$BOX_TMP/renewed"
+    wait "$terminal"
+    grep -q echo "$BOX_TMP/terminal"
+    bellhop stop one
+    wait_for 10 grep -q '"after":"stopped"' "$BOX_TMP/events"
+    tls -H "$auth" "https://localhost:$PORT/v1/boxes" | jq -e '.boxes | length == 1'
+
+    # Files that cannot be used: no pair, no file.
+    cp "$BOX_TMP/first.pem" "$BOX_TMP/own.pem"
+    kill -HUP "$COMMAND_PID"
+    wait_for 10 says 1 'the certificate stays as it was: the certificate and the key are no pair in PEM'
+    rm "$BOX_TMP/own.key"
+    kill -HUP "$COMMAND_PID"
+    wait_for 10 says 2 'the certificate stays as it was'
+    shows second
+    kill -0 "$FOLLOW_PID"
+    kill "$FOLLOW_PID"
+}
+
+@test "certificates are renewed as often as one likes: seven stay for their connections, and no thread is left of others" {
+    n_threads() { ls "/proc/$COMMAND_PID/task" | wc -l; }
+    tls_start
+    for name in a b; do make_cert $name; done
+    before=$(n_threads)
+    auth="Authorization: Bearer $(bellhop token create -q --scope use)"
+    streams=()
+    for i in 1 2 3 4 5 6 7 8 9 10 11; do
+        curl -sS -N -k -H "$auth" "https://localhost:$PORT/v1/events" >"$BOX_TMP/events.$i" 2>/dev/null 3>&- &
+        streams+=($!)
+        wait_for 10 grep -q . "$BOX_TMP/events.$i"
+        renew "$([ $((i % 2)) = 1 ] && echo a || echo b)"
+        wait_for 10 says "$i" 'new connections get the certificate'
+        [ "$i" -lt 8 ] || wait_for 10 is_gone "${streams[$((i - 8))]}"
+    done
+    kill -0 "${streams[10]}"
+    kill "${streams[@]}" 2>/dev/null || true
+    as_before() { [ "$(n_threads)" -le "$before" ]; }
+    wait_for 10 as_before
+    shows a
+}
+
 @test "a certificate or a key that cannot be used is named, and no daemon starts" {
     make_cert own
     make_cert other
@@ -276,10 +422,10 @@ PY
         run timeout 30 "$BELLHOP" daemon --socket "$SOCKET" --listen 127.0.0.1:0 \
             --tls-cert "$BOX_TMP/${pair% *}" --tls-key "$BOX_TMP/${pair#* }"
         echo "$pair: $output"
-        [ "$status" -eq 1 ]
+        [ "$status" -eq 2 ]
         [[ "$output" = *"the certificate and the key are no pair in PEM"* ]]
     done
     run bellhop daemon --socket "$SOCKET" --listen 127.0.0.1:0 --tls-cert "$BOX_TMP/none" --tls-key "$BOX_TMP/own.key"
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
     [[ "$output" = *"$BOX_TMP/none"* ]]
 }

@@ -20,6 +20,7 @@ setup()
 teardown()
 {
     [ -z "$WEB_PID" ] || { kill "$WEB_PID" && wait "$WEB_PID"; } 2>/dev/null || true
+    [ -z "${TRACER:-}" ] || kill "$TRACER" 2>/dev/null || true
     daemon_stop
     box_teardown
 }
@@ -80,6 +81,32 @@ seen()
     rm "$BOX_TMP/large"
     curl -sS --unix-socket "$DAEMON_SOCKET" http://bellhop/v1/boxes/one/files/large | cmp - "$WORK/large"
     [ "$(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$DAEMON_PID/status")" -lt 40000 ]
+}
+
+@test "a large reply gets a larger buffer of a unix socket; a stream over TCP has few unsent bytes in the kernel" {
+    local options='setsockopt\([0-9]+, '
+
+    head -c 2M /dev/urandom >"$WORK/large"
+    daemon_stop
+    daemon_start --listen 127.0.0.1:0
+    strace -f -p "$DAEMON_PID" -e trace=setsockopt -o "$BOX_TMP/calls" 2>"$BOX_TMP/tracer" 3>&- &
+    TRACER=$!
+    wait_for 20 grep -q attached "$BOX_TMP/tracer"
+    ask GET /v1/boxes/one/files/large -o /dev/null
+    ask GET /v1/info >/dev/null
+    [ "$(grep -cE "${options}SOL_SOCKET, SO_SNDBUF, \[524288\]" "$BOX_TMP/calls")" = 1 ]
+    token=$(bellhop token create -q --scope use)
+    url=http://$(jq -r '.tcp[0]' <<<"$DAEMON_READY")
+    knows() { curl -sS -f -o /dev/null -H "X-Access-Token: $token" "$url/v1/info" 2>/dev/null; }
+    wait_for 10 knows
+    curl -sS -H "X-Access-Token: $token" -o "$BOX_TMP/got" "$url/v1/boxes/one/files/large"
+    (curl -sS -N --max-time 1 -H "X-Access-Token: $token" "$url/v1/events" 2>/dev/null || true) | grep -q '^event: box'
+    kill "$TRACER"
+    wait "$TRACER" || true
+    TRACER=
+    # TCP's sending buffer grows by itself, unless somebody has set it.
+    [ "$(grep -cE "${options}SOL_SOCKET, SO_SNDBUF" "$BOX_TMP/calls")" = 1 ]
+    grep -qE "${options}SOL_TCP, TCP_NOTSENT_LOWAT, \[131072\]" "$BOX_TMP/calls"
 }
 
 @test "a directory is listed with list=true, and Zuko's routes lead to the same" {
@@ -211,7 +238,8 @@ def ask(verb, path):
     return reply.status, reply.read()
 for _ in range(10):
     assert ask("GET", sys.argv[2]) == (200, b"/again")
-    assert ask("POST", "/v1/boxes/one/pause")[0] == 200
+    paused = ask("POST", "/v1/boxes/one/pause")
+    assert paused[0] == 200, paused
     assert ask("GET", sys.argv[2]) == (200, b"/again")
 # A command pauses it, and the next request is there before the daemon has read that event.
 for _ in range(3):

@@ -124,7 +124,7 @@ own_page_works()
 }
 
 @test "a snapshot is made, restored, forked from and removed on the page, which shows the memory in use" {
-    bellhop up --name one --provider "$TEST_PROVIDER" --agent none --memory 512M "$BOX_TMP/project" >/dev/null 2>&1
+    bellhop up --name one --provider "$TEST_PROVIDER" --agent none --memory 512M --label owner=ann "$BOX_TMP/project" >/dev/null 2>&1
     remember_box one
     bellhop exec one -- sh -c 'echo first >note'
     browser_reset
@@ -150,6 +150,10 @@ own_page_works()
     browser_until "text('h1') === 'two' && text('.head .state') === 'running'"
     remember_box two
     [ "$(bellhop exec two -- cat note)" = first ]
+    # The limits of both count for their owner.
+    bellhop quota set ann --memory 4G
+    browser_js "one('#access').click()"
+    browser_until "text('.quotas tbody').includes('1.0 GiB of 4.0 GiB')"
     # A snapshot that a box needs stays, and the page says why.
     browser_js "row('one').querySelector('a').click()"
     browser_until "text('h1') === 'one' && control('Remove')"

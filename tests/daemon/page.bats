@@ -353,7 +353,40 @@ streams_are() # N
     browser_open about:blank
     wait_for 20 streams_are 0
     driver POST "$DRIVER_SESSION/back" '{}' >/dev/null
+    # A page that was kept says "Live" as it did before: the daemon knows whether it is.
+    wait_for 20 streams_are 1
     is_live
+    bellhop start one
+    row_says one running
+}
+
+@test "seven windows side by side work: four have a stream, the others ask, and one takes the place of a closed one" {
+    make_box one
+    browser_reset
+    first=$(driver GET "$DRIVER_SESSION/window" | jq -r .)
+    for i in 1 2 3 4 5 6 7; do
+        [ "$i" = 1 ] || browser_tab "$(driver POST "$DRIVER_SESSION/window/new" '{"type": "window"}' | jq -r .handle)"
+        browser_open "$PAGE_URL/#/box/one/events"
+        browser_until "text('#connection') === (${i} > 4 ? 'Every 5 s' : 'Live') && text('.panel').includes('running')"
+        browser_is "document.visibilityState === 'visible'"
+    done
+    streams_are 4
+    bellhop stop one
+    row_says one stopped
+    browser_until "text('.panel tbody tr').includes('stopped')"
+    last=$(driver GET "$DRIVER_SESSION/window" | jq -r .)
+    browser_tab "$first"
+    row_says one stopped
+    # The first one stays: the browser's downloads are set up for it.
+    for handle in $(driver GET "$DRIVER_SESSION/window/handles" | jq -r --arg first "$first" --arg last "$last" \
+        '.[] | select(. != $first and . != $last)'); do
+        browser_tab "$handle"
+        driver DELETE "$DRIVER_SESSION/window" >/dev/null
+    done
+    browser_tab "$last"
+    is_live
+    wait_for 20 streams_are 2
+    [ -z "$(browser_errors)" ]
 }
 
 @test "a name, a label, a file or a log is shown as text, whatever is in it, and nothing grows wider than the window" {

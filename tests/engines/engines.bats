@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# engines-only
 # early
 # needs: image
 # The engines of tests/lib/engines.sh, which other files of this folder stand on: what each can do on this machine with

@@ -43,7 +43,8 @@ static void add(char *query, const char *name, const char *value)
 static int ask(struct server *s, const char *query, const char *operation, const char *path,
                const char *user)
 {
-    struct request q = {.server = s, .query = (char *)(uintptr_t)query};
+    static const struct route route;
+    struct request q = {.server = s, .route = &route, .query = (char *)(uintptr_t)query};
     struct file_query f = {0};
     struct err e = {0};
     int r = file_query_read(&q, operation, &f, &e);

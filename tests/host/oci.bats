@@ -54,6 +54,19 @@ probe_row()
     done
 }
 
+@test "oci_box_is_not_refused_for_a_failure_of_an_earlier_probe" {
+    name=$(working_runtime)
+    for runtime in "$name" ''; do
+        for row in runc crun runsc; do
+            [ "$(jq --arg row "$row" 'has($row)' "$STATE/cache/oci-probe.json")" = false ] || probe_row "$row" "made up" 0
+        done
+        [[ "$(drive probe "$A" runtime="$runtime")" == "unusable "*"made up"* ]]
+        drive prepare "$A" runtime="$runtime"
+        [[ "$(drive probe "$A" runtime="$runtime")" == "usable $name "* ]]
+        drive destroy "$A"
+    done
+}
+
 # goes_and_comes NAME: hides the runtime, and brings it back, in a mount namespace: the machine's own stays.
 goes_and_comes()
 {
@@ -83,6 +96,35 @@ goes_and_comes()
     [[ "${lines[1]}" == "unusable "*"it is not installed" ]]
     [[ "${lines[2]}" == "usable $name "* ]]
     [[ "${lines[3]}" == "unusable "*"this one is broken" ]]
+}
+
+# killed_once NAME: a probe whose runtime is killed, and the next one, with the runtime as it was.
+killed_once()
+{
+    local path
+
+    path=$(command -v "$1")
+    touch -r "$path" "$OCI_TMP/killed"
+    rm -f "$STATE/cache/oci-probe.json"
+    mount --bind "$OCI_TMP/killed" "$path"
+    drive probe "$A" runtime="$1"
+    umount "$path"
+    drive probe "$A" runtime="$1"
+}
+
+@test "oci_probe_that_was_killed_tells_nothing_about_the_next" {
+    name=$(working_runtime)
+    export -f killed_once drive
+    export OCI_TMP STATE DRIVE AGENT IMAGE_DIR A
+    # The runtime itself, and its box, whose signal it reports as a shell does.
+    for end in 'kill -9 $$' 'exit 137'; do
+        printf '#!/bin/sh\n%s\n' "$end" >"$OCI_TMP/killed"
+        chmod 0755 "$OCI_TMP/killed"
+        run unshare --mount --propagation private bash -c 'killed_once "$1"' bash "$name"
+        [ "$status" -eq 0 ]
+        [[ "${lines[0]}" == "unusable "*"a test box ended with status 137" ]]
+        [[ "${lines[1]}" == "usable $name "* ]]
+    done
 }
 
 @test "oci_runtime_asked_for_and_missing_is_an_error_that_names_it" {

@@ -297,9 +297,11 @@ END
     [ -e "$D/full/f" ]
     [ "$(agent_status /v1/files// -X DELETE)" = 400 ]
     [ "$(agent_status /v1/files/ -X DELETE)" = 400 ]
-    [ "$(agent_status "/v1/files/$D/full/f?recursive=true" -X DELETE)" = 400 ]
+    [ "$(agent_status "/v1/files/$D/full/f?force=true" -X DELETE)" = 400 ]
     [ "$(agent_status "/v1/files/$D/full/f" -X DELETE -d body)" = 400 ]
     [ -e "$D/full/f" ]
+    [ "$(agent_status "/v1/files/$D/full?recursive=true" -X DELETE)" = 204 ]
+    [ ! -e "$D/full" ]
     agent_curl "$U" -X OPTIONS -D - | header Accept-Patch | grep -q application/partial-upload
 }
 

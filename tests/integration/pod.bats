@@ -24,8 +24,8 @@ setup()
 
 teardown()
 {
-    stop_agents
     ! mountpoint -q "$AGENT_DIR/secret" || umount "$AGENT_DIR/secret"
+    stop_agents
 }
 
 # new_token OWNER:GROUP MODE: the file secret/token, in a directory that root alone writes.

@@ -21,15 +21,22 @@ start_dockerd()
     # The client must have the daemon's version: another one may lack its builder.
     export PATH="/usr/sbin:/usr/bin:$PATH"
     export DOCKER_HOST="unix://$ENGINES/docker/sock"
-    # Another daemon on this machine has docker0.
-    engines_n=$(($(od -An -N 1 -t u1 /dev/urandom) % 200 + 20))
-    engines_bridge=bhdocker$engines_n
-    echo "$engines_bridge 10.$engines_n.0.0/24" >"$ENGINES/bridge"
     iptables -S FORWARD | sed -n 's/^-P FORWARD //p' >"$ENGINES/policy"
-    ip link add "$engines_bridge" type bridge
+    make_bridge
+    run_dockerd
+}
+
+# Another daemon on this machine has docker0, and further ones a number each.
+make_bridge()
+{
+    for _ in 1 2 3 4 5 6 7 8; do
+        engines_n=$(($(od -An -N 1 -t u1 /dev/urandom) % 200 + 20))
+        engines_bridge=bhdocker$engines_n
+        ! ip link add "$engines_bridge" type bridge 2>/dev/null || break
+    done
+    echo "$engines_bridge 10.$engines_n.0.0/24" >"$ENGINES/bridge"
     ip addr add "10.$engines_n.0.1/24" dev "$engines_bridge"
     ip link set "$engines_bridge" up
-    run_dockerd
 }
 
 # is_running PID: a zombie does not run.

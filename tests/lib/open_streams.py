@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """open_streams.py ADDRESS TOKEN PORT: opens the streams that a token of the daemon can open of the box `one`: its events,
-those of all boxes, a terminal, a running command, and a WebSocket to the web_server.py at PORT. Prints "open" once each
+those of all boxes, a terminal, a running command, and WebSockets to the web_server.py at PORT: one of whole frames, of all
+lengths, and some that are cut: within a head, within a payload, behind a close frame, and one that is no WebSocket. Prints "open" once each
 has sent something, and then, when each has ended by itself, "NAME HOW", sorted."""
 import os
 import socket
@@ -13,11 +14,22 @@ HOST, TCP_PORT = ADDRESS.rsplit(":", 1)
 UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" \
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
 BODY = '{"argv":["sh","-c","echo begun; exec sleep 1000"]}'
+HELLO = b"\x81\x05HELLO"
+SOCKETS = {
+    "frames": b"\x82\x7e\x01\x00" + b"x" * 256 + b"\x01\x01a\x80\x00" + b"\x82\x7f" + bytes(6) + b"\x00\xff" + b"\x88" * 255 +
+              b"\x89\x00" + HELLO,
+    "head": HELLO + b"\x81",
+    "size": HELLO + b"\x81\x7e\x01",
+    "payload": b"\x81\x06HELLO",
+    "closed": HELLO + b"\x88\x02\x03\xe8",
+    "masked": HELLO + b"\x81\x81abcde",
+}
 STREAMS = {
     "all": ("GET /v1/events", "", "", b"event: box"),
     "events": ("GET /v1/boxes/one/events", "", "", b"event: box"),
     "terminal": ("GET /v1/boxes/one/terminal?cmd=exec%20sleep%201000", UPGRADE, "", b"started"),
     "command": ("POST /v1/boxes/one/rpc/Exec/Start", f"Content-Length: {len(BODY)}\r\n", BODY, b"begun"),
+    **{name: (f"GET /v1/boxes/one/proxy/{PORT}/frames/{frames.hex()}", UPGRADE, "", b"HELLO") for name, frames in SOCKETS.items()},
     "socket": (f"GET /v1/boxes/one/proxy/{PORT}/socket", UPGRADE, "", b"hello:"),
 }
 results = []
@@ -25,7 +37,7 @@ opened = threading.Barrier(len(STREAMS) + 1, timeout=30)
 
 
 def ending(name, data):
-    if name == "terminal":  # the last frame: close, with a code and a reason
+    if name == "terminal" or b"access has ended" in data:  # the last frame: close, with a code and a reason
         at = data.rindex(b"\x88")
         return f"closed {struct.unpack('>H', data[at + 2:at + 4])[0]} {data[at + 4:].decode()}"
     if b"event: error" in data:

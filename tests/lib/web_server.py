@@ -14,7 +14,8 @@
 /204 /304 no body, and a Content-Length that says otherwise for 304
 /head     the length of a body that HEAD does not get
 /sse      two events; the second after a request for /go
-Upgrade   101, then "hello:" and an echo
+Upgrade   101, then "hello:" and an echo; for /frames/HEX these bytes in the place of both, and what comes is dropped;
+          /ended sends 300,000 bytes more and closes
 """
 import hashlib
 import json
@@ -103,12 +104,17 @@ class Handler(socketserver.StreamRequestHandler):
             headers[name.lower()] = value.strip()
         if headers.get("upgrade"):
             self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: " + headers["upgrade"].encode() +
-                             b"\r\nConnection: Upgrade\r\nX-Accept: yes\r\n\r\nhello:")
+                             b"\r\nConnection: Upgrade\r\nX-Accept: yes\r\n\r\n" +
+                             (bytes.fromhex(target[8:]) if target.startswith("/frames/") else b"hello:"))
+            if target.startswith("/ended"):
+                self.wfile.write(b"x" * 300000)
+                return
             while True:
                 piece = self.connection.recv(65536)
                 if not piece:
                     return
-                self.wfile.write(piece)
+                if not target.startswith("/frames/"):
+                    self.wfile.write(piece)
         if self.handle_corner(method, target, headers):
             return
         if target.startswith("/echo"):

@@ -70,7 +70,7 @@ box() # NAME OPTION...
     browser_until "control('Make the box')"
     shots new-box
     browser_js "press('Cancel')"
-    box fix-checkout --agent none --memory 2G --cpus 1 --label team=shop --label ticket=1412
+    box fix-checkout --agent none --memory 2G --cpus 1 --label owner=ann --label ticket=1412
     box update-deps --agent none --memory 1G
     box review --agent none --memory 1G --label team=shop
     bellhop exec -d fix-checkout -- sh -c 'printf "> shop@1.0.0 test\n\033[32m14 passed\033[0m\n"; exec python3 -m http.server 8080' >/dev/null
@@ -109,6 +109,29 @@ box() # NAME OPTION...
     browser_js "press('Events')"
     browser_until "document.querySelectorAll('.panel tbody tr').length > 3"
     shots events
+    bellhop quota set ann --boxes 5 --cpus 8 --memory 16G
+    bellhop token create -q --scope use --owner ann --expires 30d --name ann-laptop >/dev/null
+    bellhop token create -q --scope admin --name build-server >/dev/null
+    browser_js "location.hash = '#/access'"
+    browser_until "text('.calls tbody') && text('.quotas').includes('of 5') && text('.tokens').includes('build-server')"
+    shots access
+    browser_js "press('Verify'); one('.calls').scrollIntoView()"
+    browser_until "text('.panel').includes('The chain is whole')"
+    shots access-record
+    browser_js "scrollTo(0, 0); press('New token…')"
+    browser_until "control('Make the token')"
+    shots new-token
+    browser_js "type('dialog [name=name]', 'ci'); press('Make the token')"
+    browser_until "one('[name=new-token]')"
+    shots told-token
+    browser_js "press('Done'); one('[aria-label=\"Revoke ci\"]').click()"
+    browser_until "control('Revoke the token')"
+    shots revoke
+    browser_js "press('Cancel'); one('[aria-label=\"Change the quota of ann\"]').click()"
+    browser_until "control('Set the quota')"
+    shots quota
+    browser_js "press('Cancel'); location.hash = '#/box/fix-checkout/events'"
+    browser_until "text('h1') === 'fix-checkout'"
     browser_js "document.dispatchEvent(new CustomEvent('bellhop-token', {detail: 'the token has expired'}))"
     browser_until "one('[name=token]')"
     shots token

@@ -116,6 +116,8 @@ FAULT(pause, (struct provider_box * b, enum provider_pause level, struct err *e)
 FAULT(resume, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
 FAULT(inspect, (struct provider_box * b, json_t **ret, struct err *e), b->ctx, b->spec->provider, b,
       ret, e)
+FAULT(dial, (struct provider_box * b, int *ret_fd, struct err *e), b->ctx, b->spec->provider, b,
+      ret_fd, e)
 FAULT(check_capture, (struct provider_box * b, struct err *e), b->ctx, b->spec->provider, b, e)
 FAULT(capture, (struct provider_box * b, struct provider_capture *c, struct err *e), b->ctx,
       b->spec->provider, b, c, e)
@@ -149,12 +151,17 @@ FAULT(has_restored, (struct provider_box * b, const char *tag, struct err *e), b
     }
 FAULTS_OF_ROW(0)
 FAULTS_OF_ROW(1)
+FAULTS_OF_ROW(2)
+FAULTS_OF_ROW(3)
 
 static const struct {
     int (*probe)(struct bh_ctx *, const char *, struct provider_facts *, struct err *);
     int (*sweep)(struct bh_ctx *, bool (*)(void *, const char *), void *,
                  void (*)(void *, const char *), void *, struct err *);
-} of_row[] = {{fault_probe_0, fault_sweep_0}, {fault_probe_1, fault_sweep_1}};
+} of_row[] = {{fault_probe_0, fault_sweep_0},
+              {fault_probe_1, fault_sweep_1},
+              {fault_probe_2, fault_sweep_2},
+              {fault_probe_3, fault_sweep_3}};
 
 static const struct provider *make_faulty(const struct provider *real)
 {
@@ -184,6 +191,7 @@ static const struct provider *make_faulty(const struct provider *real)
         row.capture = real->capture ? fault_capture : NULL;
         row.restore = real->restore ? fault_restore : NULL;
         row.has_restored = real->has_restored ? fault_has_restored : NULL;
+        row.dial = real->dial ? fault_dial : NULL;
         row.inspect = fault_inspect;
         row.sweep = real->sweep ? of_row[i].sweep : NULL;
         rows[i] = row;

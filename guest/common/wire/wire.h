@@ -11,6 +11,9 @@
 #define WIRE_HEADER_PREFIX "Bellhop-Proxy-Prefix"
 /* Seconds that an upload is kept without a request; of the request that begins it. */
 #define WIRE_HEADER_UPLOAD_AGE "Bellhop-Upload-Max-Age"
+/* Of the host's daemon: which one answers its health, and on the unix socket who asks (an event's actor). */
+#define WIRE_HEADER_DAEMON "Bellhop-Daemon"
+#define WIRE_HEADER_ACTOR "Bellhop-Actor"
 #define WIRE_JSON_MAX_BYTES (16 * 1024 * 1024) /* one request body of an rpc method */
 
 #define WIRE_TYPE_JSON "application/json"

@@ -4,6 +4,8 @@
  */
 const TOKEN = 'bellhop.token';
 const SILENCE_MS = 40000; /* the daemon sends a sign of life every 15 s */
+const STREAMS_MOST = 4; /* of the six connections that a browser has for a server: two stay for requests */
+const POLL_MS = 5000; /* of a window without a stream */
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
 
 export class ApiError extends Error {
@@ -173,50 +175,91 @@ function untilSeen(signal) {
 }
 
 /*
- * Follows a stream of events until signal aborts, and connects again whenever it ends. A hidden tab has no stream: a
- * browser has six connections for a server, in all tabs together. o: signal, onEvent(event),
- * onOpen(), onDown(error), headers (an object, or a function, for each connection anew), tokenHeader, and isFinal(error):
- * it is no use to try again.
+ * A place among the streams of all windows of a browser: a function that gives it back, or null if all are taken. The
+ * browser gives back the place of a window that is closed. It has locks only over TLS and at localhost: elsewhere each
+ * window has its stream.
+ */
+async function takePlace() {
+    let giveBack = navigator.locks ? null : () => {};
+
+    for (let i = 0; !giveBack && i < STREAMS_MOST; i++)
+        giveBack = await new Promise(resolve => {
+            const hold = lock => lock && new Promise(end => resolve(end));
+
+            navigator.locks.request(`bellhop-stream-${i}`, {ifAvailable: true}, hold)
+                .catch(() => null).then(() => resolve(null));
+        });
+    return giveBack;
+}
+
+/* One connection, until it ends, the tab is hidden, or signal aborts; gives the error that has ended it, or null. */
+async function streamOnce(path, o) {
+    const cut = new AbortController();
+    const onAbort = () => cut.abort();
+    const onVisibility = () => document.hidden && cut.abort();
+    let timer = setTimeout(onAbort, SILENCE_MS);
+    let error = null;
+
+    o.signal.addEventListener('abort', onAbort, {once: true});
+    document.addEventListener('visibilitychange', onVisibility);
+    try {
+        const headers = typeof o.headers === 'function' ? o.headers() : o.headers;
+
+        await readStream(path, {...o, headers}, cut.signal, () => {
+            clearTimeout(timer);
+            timer = setTimeout(onAbort, SILENCE_MS);
+        });
+    } catch (e) {
+        error = e;
+    }
+    clearTimeout(timer);
+    o.signal.removeEventListener('abort', onAbort);
+    document.removeEventListener('visibilitychange', onVisibility);
+    cut.abort();
+    return error;
+}
+
+/* Without a stream: all is read again, as if it had just opened. */
+async function readOnce(o) {
+    try {
+        await o.onOpen?.(true);
+        return null;
+    } catch (e) {
+        return e;
+    }
+}
+
+/*
+ * Follows a stream of events until signal aborts, and connects again whenever it ends. A browser has six connections for
+ * a server, in all tabs together: a hidden tab has no stream, and of the windows that are seen STREAMS_MOST have one. The
+ * others ask every POLL_MS. o: signal, onEvent(event), onOpen(isPolled), onDown(error), headers (an object, or a function
+ * for each connection anew), tokenHeader, and isFinal(error): it is no use to try again.
  */
 export async function follow(path, o) {
-    for (let failures = 0; !o.signal.aborted;) {
+    let failures = 0;
+    const onOpen = isPolled => {
+        failures = 0;
+        return o.onOpen?.(isPolled);
+    };
+
+    while (!o.signal.aborted) {
         await untilSeen(o.signal);
-        if (o.signal.aborted)
-            return;
-        const cut = new AbortController();
-        const onAbort = () => cut.abort();
-        const onVisibility = () => document.hidden && cut.abort();
-        let timer = setTimeout(onAbort, SILENCE_MS);
-        let error = null;
+        const giveBack = await takePlace();
 
-        o.signal.addEventListener('abort', onAbort, {once: true});
-        document.addEventListener('visibilitychange', onVisibility);
-        try {
-            const headers = typeof o.headers === 'function' ? o.headers() : o.headers;
-            const onOpen = () => {
-                failures = 0;
-                return o.onOpen?.();
-            };
-
-            await readStream(path, {...o, headers, onOpen}, cut.signal, () => {
-                clearTimeout(timer);
-                timer = setTimeout(onAbort, SILENCE_MS);
-            });
-        } catch (e) {
-            error = e;
-        }
-        clearTimeout(timer);
-        o.signal.removeEventListener('abort', onAbort);
-        document.removeEventListener('visibilitychange', onVisibility);
-        cut.abort();
-        if (o.signal.aborted)
-            return;
-        if (document.hidden)
+        if (o.signal.aborted || document.hidden) {
+            giveBack?.();
             continue;
-        o.onDown?.(error);
+        }
+        const error = giveBack ? await streamOnce(path, {...o, onOpen}) : await readOnce({...o, onOpen});
+
+        giveBack?.();
+        if (o.signal.aborted || document.hidden)
+            continue;
+        if (giveBack || error)
+            o.onDown?.(error);
         if (error && o.isFinal?.(error))
             return;
-        await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)], o.signal);
+        await pause(giveBack || error ? RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)] : POLL_MS, o.signal);
     }
 }
 

@@ -2,10 +2,12 @@
 import {boxPath, call, follow, setToken, takeTokenOfAddress} from './api.js';
 import {age, button, blank, h, notice, sentence, setText} from './dom.js';
 import {askNewBox} from './create.js';
+import {accessView} from './admin.js';
 import {boxView} from './box.js';
 
 const REFRESH_MS = 100; /* events of one box come in groups */
 const BANNER_MS = 2000;
+const ACCESS = 'access';
 const boxes = new Map(); /* id -> the box as the daemon shows it */
 const rows = new Map(); /* id -> its elements in the list */
 const refreshing = new Map(); /* id -> a timer */
@@ -13,10 +15,12 @@ const main = document.getElementById('main');
 const view = document.getElementById('view');
 const gate = document.getElementById('gate'); /* the question for a token; the view waits behind it */
 const list = document.getElementById('boxes');
+const accessLink = document.getElementById('access');
 const filter = document.getElementById('filter');
 let isLoaded = false;
 let lastId = null; /* of the last event */
-let shown = null; /* {id, tab, view} */
+let shown = null; /* {id, view}; the id ACCESS is no box's */
+let access = null; /* what this page's token may do */
 
 takeTokenOfAddress();
 
@@ -169,11 +173,21 @@ async function readBoxes() {
     return all;
 }
 
+/* The link is there for an admin alone. A failure breaks the stream as well, and all is read again. */
+async function readAccess() {
+    try {
+        access = await call('GET', '/v1/access');
+    } catch {
+        access = null;
+    }
+    accessLink.hidden = access?.scope !== 'admin';
+}
+
 let isAsking = false; /* for a token */
 
 /* The list is read again at each connection: events say what changed, not what there is. */
-async function onOpen() {
-    const all = await readBoxes();
+async function onOpen(isPolled) {
+    const [all] = await Promise.all([readBoxes(), readAccess()]);
     const ids = new Set(all.map(b => b.id));
     const isFirst = !isLoaded;
 
@@ -184,11 +198,13 @@ async function onOpen() {
     all.forEach(setBox);
     showList();
     closeGate();
-    showConnection('live', 'Live');
+    showConnection('live', isPolled ? 'Every 5 s' : 'Live');
     showBanner('');
-    if (isFirst || !shown)
+    const before = shown;
+
+    if (isFirst || !before || before.id === ACCESS) /* the token may be another one */
         route();
-    else
+    if (before && shown === before)
         shown.view?.reconnected?.();
 }
 
@@ -249,8 +265,11 @@ function askToken(message) {
         if (!isLoaded)
             view.replaceChildren(blank('One moment', 'The boxes are on their way.'));
         document.dispatchEvent(new Event('bellhop-retry'));
-        route(); /* the stream of events may be open still */
-        shown?.view.reconnected();
+        /* The stream of events may be open still. */
+        readAccess().then(() => {
+            route();
+            shown?.view.reconnected();
+        });
     });
     gate.replaceChildren(form);
     view.hidden = true;
@@ -276,7 +295,7 @@ function leave() {
 function showGone() {
     leave();
     history.replaceState(null, '', '#/');
-    document.body.classList.remove('has-box');
+    document.body.classList.remove('has-view');
     view.replaceChildren(blank('This box is gone', 'It was removed. Its record and its events are kept: ' +
         '"bellhop history" shows them.', h('p', {}, h('a', {href: '#/'}, 'All boxes'))));
 }
@@ -291,15 +310,31 @@ function showStart() {
             h('p', {class: 'muted'}, 'Or on the command line: ', h('code', {}, 'bellhop up'))));
 }
 
+/* Nothing of it is asked for by a page whose token is no admin's. */
+function showAccess() {
+    if (access?.scope !== 'admin') {
+        leave();
+        view.replaceChildren(blank('This takes a token with the scope admin', access
+            ? `The scope of this page's token is ${access.scope}.` : 'The daemon did not say what this page may do.',
+        h('p', {}, h('a', {href: '#/'}, 'All boxes'))));
+    } else if (shown?.id !== ACCESS) {
+        leave();
+        shown = {id: ACCESS, view: accessView(view, {boxes: () => [...boxes.values()], own: () => access.token})};
+    }
+}
+
 function route() {
+    const isAccess = location.hash === '#/access';
     const [, id, tab] = /^#\/box\/([^/]+)(?:\/(\w+))?$/.exec(location.hash) || [];
     const key = id && decodeURIComponent(id);
     const box = key && (boxes.get(key) || [...boxes.values()].find(b => b.name === key));
 
     if (!isLoaded || isAsking)
         return;
-    document.body.classList.toggle('has-box', Boolean(key));
-    if (!key) {
+    document.body.classList.toggle('has-view', isAccess || Boolean(key));
+    if (isAccess) {
+        showAccess();
+    } else if (!key) {
         leave();
         showStart();
     } else if (!box) {
@@ -315,13 +350,17 @@ function route() {
         shown.view = boxView(view, box, {refresh: () => refreshSoon(box.id)});
         shown.view.open(tab || 'overview');
     }
-    document.title = box ? `${box.name} – Bellhop` : 'Bellhop';
+    document.title = box ? `${box.name} – Bellhop` : isAccess ? 'Access – Bellhop' : 'Bellhop';
+    if (isAccess)
+        accessLink.setAttribute('aria-current', 'page');
+    else
+        accessLink.removeAttribute('aria-current');
     showList();
 }
 
 window.addEventListener('hashchange', () => {
     route();
-    if (document.body.classList.contains('has-box'))
+    if (document.body.classList.contains('has-view'))
         main.focus({preventScroll: true});
 });
 

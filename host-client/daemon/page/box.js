@@ -1,6 +1,6 @@
 /* box: one box: its actions, and its tabs, of which one is open. */
 import {boxPath, call, token} from './api.js';
-import {act, ask, bytes, blank, button, duration, field, h, notice, sentence, setText, time} from './dom.js';
+import {act, ask, bytes, blank, button, copyField, duration, field, h, notice, sentence, setText, time} from './dom.js';
 import {agentPanel} from './agent.js';
 import {eventsPanel, logsPanel} from './history.js';
 import {filesPanel} from './files.js';
@@ -192,9 +192,9 @@ async function sharePort(box, port) {
         await ask({
             title: `The URL of port ${port}`,
             text: made.until_ms ? `Until ${time(made.until_ms)}.` : 'Until the port is closed here.',
-            fields: [field('URL', h('input', {name: 'url', value: made.url, readonly: true,
-                onfocus: e => e.currentTarget.select()}))],
+            fields: [copyField('URL', 'url', made.url)],
             action: 'Done',
+            cancel: null,
         });
 }
 
@@ -398,7 +398,7 @@ export function boxView(place, box, {refresh}) {
         panel: h('div', {class: 'panel'}),
     };
     const links = new Map(TABS.map(([id, label]) =>
-        [id, h('a', {href: `#/box/${encodeURIComponent(box.id)}/${id}`}, label)]));
+        [id, h('a', {href: `#/box/${encodeURIComponent(box.id)}/${id}`, 'data-label': label}, label)]));
     let current = box;
     const actions = actionBar(() => current, refresh);
     let panel = null;

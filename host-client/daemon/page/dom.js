@@ -77,15 +77,16 @@ export function blank(title, text, ...more) {
 
 /*
  * Asks by a form in a modal dialog. fields: elements; read: form -> the answer; the promise gives undefined if it
- * is dismissed. submit(answer), if given, must succeed before the dialog closes; its error is shown there.
+ * is dismissed. submit(answer), if given, must succeed before the dialog closes; its error is shown there. cancel: null
+ * where there is nothing to decide.
  */
-export function ask({title, text, fields = [], action, kind = 'primary', read, submit, check}) {
+export function ask({title, text, fields = [], action, kind = 'primary', cancel = 'Cancel', read, submit, check}) {
     return new Promise(resolve => {
         const problem = h('p', {class: 'problem', role: 'alert'});
         const go = h('button', {type: 'submit', class: kind}, action);
         const form = h('form', {method: 'dialog'},
             h('h2', {}, title), text ? h('p', {}, text) : null, ...fields, problem,
-            h('div', {class: 'buttons'}, button('Cancel', () => dialog.close()), go));
+            h('div', {class: 'buttons'}, cancel && button(cancel, () => dialog.close()), go));
         const dialog = h('dialog', {'aria-label': title}, form);
         let answer;
 
@@ -117,6 +118,19 @@ export function ask({title, text, fields = [], action, kind = 'primary', read, s
         update();
         dialog.showModal();
     });
+}
+
+/* A field whose text is to be taken elsewhere. navigator.clipboard is there only over TLS and at localhost. */
+export function copyField(label, name, value) {
+    const input = h('input', {id: `copy-${name}`, name, value, readonly: true, onfocus: e => e.currentTarget.select()});
+    const copy = button('Copy', () => {
+        input.focus();
+        input.select();
+        setText(copy, document.execCommand('copy') ? 'Copied' : 'Ctrl+C');
+    }, {class: 'copy'});
+
+    return h('div', {class: 'field'}, h('label', {for: `copy-${name}`}, label),
+        h('div', {class: 'with-button'}, input, copy));
 }
 
 export function field(label, control, hint) {

@@ -149,9 +149,10 @@ struct bh_options {
     uint32_t box_max_files;
     /*
      * "http://HOST:PORT", "https://HOST:PORT" or "unix:PATH": the boxes are those of the daemon
-     * there, and every call goes through it; the state directory keeps nothing of them. "auto": of
-     * the daemon that serves the state directory, if one does. NULL, "none": of the state directory.
-     * A call that a daemon has no way for is BH_UNIMPLEMENTED with the field "daemon".
+     * there, and every call goes through it; the state directory keeps nothing of them. A call that
+     * a daemon has no way for is BH_UNIMPLEMENTED with the field "daemon". NULL, "auto": of the state
+     * directory, through the daemon that serves it if one does and answers; what a daemon has no way
+     * for is done here. "none": of the state directory, never through a daemon.
      */
     const char *daemon;
     const char *daemon_token; /* for a daemon over TCP; or NULL */
@@ -263,6 +264,9 @@ struct bh_create_options {
     /* The root file system cannot be written: /tmp, /run, the home and dest are memory, bounded by the memory limit, and
      * lost when the box stops. */
     bool read_only;
+    /* A new box gets its coding agent, but does not start it: files come first, then
+     * bh_start_agent(). */
+    bool defer_agent;
 };
 
 /*
@@ -273,6 +277,7 @@ struct bh_create_options {
  */
 int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct bh_box **ret_box,
               struct bh_error *err);
+/* By its name, or "PROVIDER/NAME": a box of another provider is BH_INVALID_ARGUMENT before anything is asked. */
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err);
 /* By its id: bh_box_info.id, 16 hex digits. bh_box_free() the handle. */
 int bh_get_by_id(struct bh_ctx *ctx, const char *id, struct bh_box **ret_box, struct bh_error *err);
@@ -428,6 +433,9 @@ int bh_prompt(struct bh_box *box, const struct bh_prompt_options *opts, char **r
               struct bh_error *err);
 
 int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
+/* Starts the coding agent of a box that runs, unless it answers already (bh_create_options.
+ * defer_agent). On failure the error has its step. */
+int bh_start_agent(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err); /* keeps the disk */
 /* A box that is destroyed already is no error. */
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);

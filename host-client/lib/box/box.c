@@ -32,6 +32,19 @@
 
 /* ---- the context ---- */
 
+int ctx_open_store(struct bh_ctx *ctx, struct err *e)
+{
+    int r = ctx->store ? 0 : store_open(ctx->state_dir, &ctx->store, e);
+
+    if (r < 0)
+        return r;
+    store_set_actor(ctx->store, ctx->actor);
+    store_set_debug(ctx->store, &ctx->debug);
+    if (ctx->records_for_ms)
+        store_set_records_for(ctx->store, ctx->records_for_ms);
+    return 0;
+}
+
 int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_error *err)
 {
     struct bh_ctx *ctx = NULL;
@@ -41,13 +54,7 @@ int bh_open(const struct bh_options *opts, struct bh_ctx **ret_ctx, struct bh_er
     if (r == 0)
         r = remote_open(ctx, &e);
     if (r == 0 && !ctx->daemon)
-        r = store_open(ctx->state_dir, &ctx->store, &e);
-    if (r == 0 && ctx->store) {
-        store_set_actor(ctx->store, ctx->actor);
-        store_set_debug(ctx->store, &ctx->debug);
-    }
-    if (r == 0 && ctx->store && ctx->records_for_ms)
-        store_set_records_for(ctx->store, ctx->records_for_ms);
+        r = ctx_open_store(ctx, &e);
     if (r < 0) {
         (void)ctx_free(ctx);
         return ctx_fail(err, r, &e);
@@ -204,6 +211,13 @@ bool box_has_agent(const struct bh_box *box)
     return strcmp(box->spec.agent, "none") != 0;
 }
 
+bool box_agent_was_started(const struct bh_box *box)
+{
+    json_t *agent = box->remote ? json_object_get(box->remote, "agent") : box->row.agent;
+
+    return json_string_length(json_object_get(agent, "exec_id")) > 0;
+}
+
 int box_check_key(const char *key, struct err *e)
 {
     size_t n = key ? strnlen(key, STORE_KEY_BYTES + 1) : 0;
@@ -213,19 +227,52 @@ int box_check_key(const char *key, struct err *e)
                : err_field(e, ERR_INVALID, "key", "key: a key has 1 to %d bytes", STORE_KEY_BYTES);
 }
 
+/* "PROVIDER/NAME" is the box NAME if it is of that provider. Moves *name behind the slash. */
+static int check_prefix(struct bh_ctx *ctx, const char **name, struct err *e)
+{
+    const char *slash = *name ? strchr(*name, '/') : NULL;
+    char provider[32];
+    struct box_row row = {0};
+    const char *has;
+    int r;
+
+    if (!slash || slash == *name || (size_t)(slash - *name) >= sizeof(provider) || ctx->daemon)
+        return 0;
+    (void)snprintf(provider, sizeof(provider), "%.*s", (int)(slash - *name), *name);
+    if (!provider_find(provider))
+        return err_field(e, ERR_INVALID, "name", "name: there is no provider '%s'", provider);
+    if (!spec_is_name(slash + 1))
+        return 0; /* the caller's error has the whole text */
+    r = store_find(ctx->store, slash + 1, &row, e);
+    has = r == 0 ? json_string_value(json_object_get(row.spec, "provider")) : NULL;
+    if (has && !str_eq(has, provider))
+        r = err_field(e, ERR_INVALID, "name",
+                      "name: the box '%s' is of the provider '%s', not '%s'", slash + 1, has,
+                      provider);
+    box_row_done(&row);
+    if (r == 0)
+        *name = slash + 1;
+    return r;
+}
+
 int bh_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret_box, struct bh_error *err)
 {
     struct box_row row = {0};
     struct err e = {0};
-    int r;
+    int r = check_prefix(ctx, &name, &e);
 
+    if (r < 0)
+        return ctx_fail(err, r, &e);
     if (!name || !spec_is_name(name)) {
         r = err_field(&e, ERR_INVALID, "name", "name: '%.80s' is not a box's name",
                       name ? name : "");
         return ctx_fail(err, r, &e);
     }
-    if (ctx->daemon)
-        return ctx_fail(err, remote_get(ctx, name, ret_box, &e), &e);
+    if (ctx->daemon) {
+        r = remote_get(ctx, name, ret_box, &e);
+        if (!remote_leaves_it(ctx, r, ret_box))
+            return ctx_fail(err, r, &e);
+    }
     r = store_find(ctx->store, name, &row, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
@@ -245,8 +292,11 @@ int bh_get_by_id(struct bh_ctx *ctx, const char *id, struct bh_box **ret_box, st
         r = err_field(&e, ERR_INVALID, "id", "id: '%.80s' is not a box's id", id ? id : "");
         return ctx_fail(err, r, &e);
     }
-    if (ctx->daemon)
-        return ctx_fail(err, remote_get(ctx, id, ret_box, &e), &e);
+    if (ctx->daemon) {
+        r = remote_get(ctx, id, ret_box, &e);
+        if (!remote_leaves_it(ctx, r, ret_box))
+            return ctx_fail(err, r, &e);
+    }
     r = store_get(ctx->store, id, &row, &e);
     if (r == 0)
         r = box_new_take(ctx, &row, ret_box, &e);
@@ -262,8 +312,12 @@ int bh_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret_box,
     struct err e = {0};
     int r = box_check_key(key, &e);
 
-    if (r == 0)
-        r = remote_refuse(ctx, "finding a box by its key", &e);
+    if (r == 0 && ctx->daemon) {
+        r = remote_get_by_key(ctx, key, ret_box, &e);
+        if (!remote_leaves_it(ctx, r, ret_box))
+            return ctx_fail(err, r, &e);
+        r = 0;
+    }
     if (r == 0)
         r = store_find_key(ctx->store, key, &row, &e);
     if (r == -ERR_NOT_FOUND)
@@ -311,10 +365,12 @@ int bh_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *
     struct err e = {0};
     int r;
 
-    if (!ctx->daemon)
-        return box_list(ctx, &(struct store_filter){0}, fn, arg, err);
-    r = remote_list(ctx, fn, arg, &e);
-    return r < 0 ? ctx_fail(err, r, &e) : r;
+    if (ctx->daemon) {
+        r = remote_list(ctx, fn, arg, &e);
+        if (!remote_leaves_it(ctx, r, NULL))
+            return r < 0 ? ctx_fail(err, r, &e) : r;
+    }
+    return box_list(ctx, &(struct store_filter){0}, fn, arg, err);
 }
 
 /* ---- the boxes of an image ---- */
@@ -367,7 +423,7 @@ int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image
                   void *arg, struct bh_error *err)
 {
     struct err e = {0};
-    int r = remote_refuse(ctx, "listing images", &e);
+    int r = remote_leave(ctx, "listing images", &e);
 
     return ctx_fail(err, r < 0 ? r : image_list(ctx, count_boxes_of_image, fn, arg, &e), &e);
 }
@@ -375,7 +431,7 @@ int bh_image_list(struct bh_ctx *ctx, int (*fn)(void *arg, const struct bh_image
 int bh_image_remove(struct bh_ctx *ctx, const char *image, struct bh_error *err)
 {
     struct err e = {0};
-    int r = remote_refuse(ctx, "removing images", &e);
+    int r = remote_leave(ctx, "removing images", &e);
 
     return ctx_fail(err, r < 0 ? r : image_remove(ctx, image, count_boxes_of_image, &e), &e);
 }

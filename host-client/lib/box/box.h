@@ -59,6 +59,8 @@ int box_check_key(const char *key, struct err *e); /* bh_create_options.key */
 void box_clear_info(struct bh_box *box);           /* of bh_box_info(): it is made anew */
 /* Takes over the row's content, also on failure. */
 int box_new_take(struct bh_ctx *ctx, struct box_row *row, struct bh_box **ret, struct err *e);
+/* Opens the context's store, if it is not open. */
+int ctx_open_store(struct bh_ctx *ctx, struct err *e);
 /* bh_list() of some. */
 int box_list(struct bh_ctx *ctx, const struct store_filter *f,
              int (*fn)(void *arg, struct bh_box *box), void *arg, struct bh_error *err);
@@ -72,6 +74,7 @@ json_t *box_new_json(const struct bh_box *box, bool with_password); /* NULL: out
 char *box_workdir(const struct bh_box *box);                        /* provider_workdir() of it */
 char *box_path(const struct bh_box *box, const char *name);         /* in its directory */
 bool box_has_agent(const struct bh_box *box);
+bool box_agent_was_started(const struct bh_box *box); /* since the box was made */
 
 /* The client with the context's cancel descriptor. The box owns it. */
 int box_client(struct bh_box *box, struct client **ret, struct err *e);

@@ -264,7 +264,7 @@ static int bring_content(struct bh_box *box, const struct bh_create_options *fir
     }
     if (r == 0)
         r = ports_forward(box, 0, NULL, e);
-    if (r == 0 && box_has_agent(box))
+    if (r == 0 && box_has_agent(box) && !(first && first->defer_agent))
         r = start_agent(box, c, first ? first->agent_config : NULL, deadline, report, e);
     return r;
 }

@@ -1,6 +1,7 @@
 /* bringup_calls: bh_start, bh_stop, bh_pause, bh_resume and bh_destroy. */
 #include "lib/box/bringup_internal.h"
 #include "lib/box/remote.h"
+#include "lib/recipe/bootstrap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,6 +116,61 @@ static int call_daemon_take(struct bh_box *box, const char *step, json_t *body, 
 
     return ctx_fail(err, remote_step_take(box, step, body, timeout_ms, &e), &e);
 }
+
+/* ---- the coding agent ---- */
+
+#define AGENT_HEALTH_MS 2000
+#define AGENT_START_MS (10 * 60 * 1000) /* its installation included */
+
+static int start_agent_of(struct bh_box *box, int64_t deadline, struct bringup_report *report,
+                          struct err *e)
+{
+    struct client *client = NULL;
+    int r;
+
+    if (!box_has_agent(box))
+        return err_field(e, ERR_PRECONDITION, "agent", "the box '%s' has no coding agent",
+                         box->row.name);
+    if (box->row.state != BH_STATE_RUNNING)
+        return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is %s", box->row.name,
+                         bh_state_name(box->row.state));
+    r = box_client(box, &client, e);
+    if (r == 0 && bootstrap_health(box->ctx, box->dir, client, AGENT_HEALTH_MS, NULL) == 0)
+        return 0;
+    if (r == 0)
+        r = bringup_agent_locked(box, deadline, report, e);
+    return r < 0 ? r : box_reload(box, e);
+}
+
+int bh_start_agent(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
+{
+    int64_t deadline = bringup_deadline(box->ctx, timeout_ms > 0 ? timeout_ms : AGENT_START_MS);
+    struct bringup_report report = {0};
+    _cleanup_close_ int lock = -1;
+    struct err e = {0};
+    int r;
+
+    if (box->remote)
+        return call_daemon_take(box, "agent", NULL, timeout_ms > 0 ? timeout_ms : AGENT_START_MS,
+                                err);
+    r = box_refuse_elsewhere(box, &e);
+    if (r == 0)
+        r = store_lock_name(box->ctx->store, box->row.name, deadline, box->ctx->cancel_fd, &lock,
+                            &e);
+    if (r == 0)
+        r = box_reload(box, &e);
+    if (r == 0)
+        r = start_agent_of(box, deadline, &report, &e);
+    r = ctx_fail(err, r, &e);
+    if (r < 0 && err && report.step[0]) {
+        (void)snprintf(err->step, sizeof(err->step), "%s", report.step);
+        (void)snprintf(err->detail, sizeof(err->detail), "%s", report.log ? report.log : "");
+    }
+    free(report.log);
+    return r;
+}
+
+/* ---- its processes ---- */
 
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {

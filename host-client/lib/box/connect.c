@@ -203,12 +203,14 @@ int bh_attach(struct bh_ctx *ctx, const struct bh_connect_options *opts, struct 
     int r = options_copy(&o, sizeof(o), opts, &e);
 
     if (r == 0)
-        r = remote_refuse(ctx, "attaching a box", &e);
-    if (r == 0)
         r = check_url(&o, &e);
     if (r == 0 && (!o.name || !spec_is_name(o.name)))
         r = err_field(&e, ERR_INVALID, "name", "name: '%.80s' is not a box's name",
                       o.name ? o.name : "");
+    if (r == 0 && ctx->daemon && !ctx->daemon_is_own)
+        return ctx_fail(err, remote_attach(ctx, &o, ret_box, &e), &e);
+    if (r == 0) /* here, as without the daemon: it is this network that has to reach the agent */
+        r = ctx_open_store(ctx, &e);
     as.provider = provider_attached.name;
     as.name = o.name;
     as.dest = o.workdir;

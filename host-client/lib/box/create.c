@@ -223,7 +223,7 @@ static int ensure_agent(struct creation *c, struct bh_box *box, struct err *e)
 
     if (box->row.state == BH_STATE_ERROR)
         return bringup_run_locked(box, NULL, c->deadline_mono_ms, &c->report, e);
-    if (!box_has_agent(box))
+    if (!box_has_agent(box) || (c->opts->defer_agent && !box_agent_was_started(box)))
         return 0;
     r = box_client(box, &client, e);
     if (r == 0 && bootstrap_health(c->ctx, box->dir, client, AGENT_HEALTH_MS, NULL) == 0)
@@ -564,8 +564,12 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
     struct err e = {0};
     int r = options_copy(&o, sizeof(o), opts, &e);
 
-    if (r == 0 && ctx->daemon)
+    /* With a daemon of this state directory the work is done here, too: it reads the caller's files and variables, and
+     * ends with the caller. */
+    if (r == 0 && ctx->daemon && !ctx->daemon_is_own)
         return ctx_fail(err, remote_create(ctx, &o, ret_box, &e), &e);
+    if (r == 0)
+        r = ctx_open_store(ctx, &e);
     if (r == 0)
         r = o.from ? read_from(&c, &o, &e) : project_read(ctx, &o, &c.project, &e);
     c.name = o.name;

@@ -433,7 +433,7 @@ int bh_gc_run(struct bh_ctx *ctx, const struct bh_gc_options *opts,
     struct bh_gc_options o;
     struct err e = {0};
     struct gc gc = {.ctx = ctx, .fn = fn, .arg = arg, .told = told, .e = &e};
-    int r = remote_refuse(ctx, "gc", &e);
+    int r = remote_leave(ctx, "gc", &e);
 
     if (r == 0)
         r = options_copy(&o, sizeof(o), opts, &e);

@@ -9,6 +9,7 @@
 #include "common/str.h"
 #include "lib/box/box.h"
 #include "lib/box/history.h"
+#include "lib/box/prompt.h"
 #include "lib/box/remote.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/recipe/conversation.h"
@@ -17,34 +18,93 @@
 
 struct prompt {
     struct bh_box *box;
-    struct bootstrap_record record;
-    char *password;
+    uint16_t port; /* of the agent, in the box */
+    char *username, *password;
     char *session;
 };
 
 static void tell_silence(void *arg, enum turn_silence silence, int64_t silent_ms)
 {
     const struct prompt *p = arg;
+    const char *kind = silence == TURN_STALE ? PROMPT_STALE : PROMPT_WARNING;
+
+    if (p->box->remote)
+        remote_note_silence(p->box, kind, p->session, silent_ms);
+    else
+        (void)prompt_note_silence(p->box, kind, p->session, silent_ms, NULL);
+}
+
+int prompt_note_silence(struct bh_box *box, const char *kind, const char *session,
+                        int64_t silent_ms, struct err *e)
+{
     char cause[HISTORY_CAUSE_BYTES], time[32];
 
-    (void)snprintf(cause, sizeof(cause), "session %s: the coding agent has said nothing for %s",
-                   p->session, str_format_duration(silent_ms, time, sizeof(time)));
-    (void)store_add_event(p->box->ctx->store, p->box->row.id, NULL,
-                          silence == TURN_STALE ? "turn_stale" : "turn_warning", cause, NULL);
+    (void)snprintf(cause, sizeof(cause), "session %.100s: the coding agent has said nothing for %s",
+                   session, str_format_duration(silent_ms, time, sizeof(time)));
+    return store_add_event(box->ctx->store, box->row.id, NULL, kind, cause, e);
+}
+
+static int refuse_agent(const char *name, struct err *e)
+{
+    return err_field(e, ERR_UNIMPLEMENTED, "agent",
+                     "the coding agent '%.64s' takes no prompts here", name);
+}
+
+static int take_record(struct prompt *p, const struct bootstrap_record *record, struct err *e)
+{
+    const char *username = record->recipe.health.username;
+
+    if (!record->recipe.conversation)
+        return refuse_agent(record->recipe.name, e);
+    p->port = record->port;
+    if (username && !(p->username = strdup(username)))
+        return err_oom(e);
+    return bootstrap_password(p->box->dir, false, &p->password, e);
+}
+
+/* Of a box of the store. */
+static int load_record(struct prompt *p, struct err *e)
+{
+    struct bootstrap_record record = {0};
+    int r = bootstrap_record_load(p->box->dir, &record, e);
+
+    if (r == 0)
+        r = take_record(p, &record, e);
+    bootstrap_record_done(&record);
+    return r;
+}
+
+/* Of a daemon's box. */
+static int ask_login(struct prompt *p, struct err *e)
+{
+    _cleanup_json_ json_t *v = NULL;
+    const char *api, *username, *password;
+    json_int_t port;
+    int r = remote_agent_login(p->box, &v, e);
+
+    if (r < 0)
+        return r;
+    api = json_string_value(json_object_get(v, "conversation"));
+    username = json_string_value(json_object_get(v, "username"));
+    password = json_string_value(json_object_get(v, "password"));
+    port = json_integer_value(json_object_get(v, "port"));
+    if (!api || !conversation_knows(api))
+        return refuse_agent(p->box->spec.agent, e);
+    if (port < 1 || port > UINT16_MAX)
+        return err_field(e, ERR_DATA_LOSS, "daemon",
+                         "the daemon's answer has no port of the agent");
+    p->port = (uint16_t)port;
+    p->username = username && *username ? strdup(username) : NULL;
+    p->password = strdup(password ? password : "");
+    return p->password && (p->username || !username || !*username) ? 0 : err_oom(e);
 }
 
 static int load_agent(struct prompt *p, struct err *e)
 {
-    int r = box_has_agent(p->box) ? bootstrap_record_load(p->box->dir, &p->record, e)
-                                  : err_field(e, ERR_PRECONDITION, "agent",
-                                              "the box '%s' has no coding agent", p->box->row.name);
-
-    if (r < 0)
-        return r;
-    if (!p->record.recipe.conversation)
-        return err_field(e, ERR_UNIMPLEMENTED, "agent",
-                         "the coding agent '%s' takes no prompts here", p->record.recipe.name);
-    return bootstrap_password(p->box->dir, false, &p->password, e);
+    if (!box_has_agent(p->box))
+        return err_field(e, ERR_PRECONDITION, "agent", "the box '%s' has no coding agent",
+                         p->box->row.name);
+    return p->box->remote ? ask_login(p, e) : load_record(p, e);
 }
 
 static struct conversation new_conversation(const struct prompt *p, struct client *client,
@@ -52,8 +112,8 @@ static struct conversation new_conversation(const struct prompt *p, struct clien
 {
     return (struct conversation){.client = client,
                                  .cancel_fd = cancel_fd,
-                                 .port = p->record.port,
-                                 .username = p->record.recipe.health.username,
+                                 .port = p->port,
+                                 .username = p->username,
                                  .password = p->password,
                                  .action_ms = action_ms ? action_ms : TURN_ACTION_MS};
 }
@@ -122,8 +182,6 @@ int bh_prompt(struct bh_box *box, const struct bh_prompt_options *opts, char **r
     if (r == 0)
         r = check_options(&o, &e);
     if (r == 0)
-        r = remote_refuse(box->ctx, "a prompt", &e);
-    if (r == 0)
         r = box_wake_own(box, &e);
     if (r == 0)
         r = load_agent(&p, &e);
@@ -135,7 +193,7 @@ int bh_prompt(struct bh_box *box, const struct bh_prompt_options *opts, char **r
         reply = json_pack("{s:s, s:s}", "session", p.session, "text", text);
     if (r == 0)
         r = reply && (*ret_json = json_dumps(reply, JSON_COMPACT)) ? 0 : err_oom(&e);
-    bootstrap_record_done(&p.record);
+    free(p.username);
     if (p.password)
         explicit_bzero(p.password, strlen(p.password));
     free(p.password);

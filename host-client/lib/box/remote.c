@@ -17,58 +17,126 @@
 #include "lib/util/socket.h"
 
 #define STEP_MS (5 * 60 * 1000)
+#define GREET_MS 1000 /* for a daemon that "auto" finds; without an answer the work is done here */
+#define RESTART_MS 3000
+#define RESTART_POLL_MS 20
 #define PAGE_BOXES 100
 #define WORKDIR_BYTES 4096
 
 /* ---- the context ---- */
 
-/* The daemon that serves the state directory, if one answers: it holds the lock there, whose file names its
- * socket. */
-static int find_own_daemon(const struct bh_ctx *ctx, char **ret_url, struct err *e)
+/*
+ * The socket and the instance of the daemon that serves the state directory: it holds the lock there, whose file names
+ * both. NULL: there is none, it is starting, or it is older than this search.
+ */
+static int read_own_daemon(const struct bh_ctx *ctx, json_t **ret_facts, const char **ret_socket,
+                           const char **ret_instance, struct err *e)
+{
+    int r = daemon_lock_read(ctx->state_dir, ret_facts, e);
+
+    if (r < 0)
+        return r;
+    *ret_socket = json_string_value(json_object_get(*ret_facts, "socket"));
+    *ret_instance = json_string_value(json_object_get(*ret_facts, "instance"));
+    if (!*ret_socket || !*ret_instance || (*ret_socket)[0] != '/')
+        *ret_socket = *ret_instance = NULL;
+    return 0;
+}
+
+/*
+ * Finds the daemon of the state directory and greets it. Whatever is wrong with it (it ends just now, hangs, or another
+ * user's or another daemon listens there), the context does without it: the store is the same.
+ */
+static int open_own_daemon(struct bh_ctx *ctx, struct daemon_client_options *o, struct err *e)
 {
     _cleanup_json_ json_t *facts = NULL;
-    _cleanup_close_ int fd = -1;
-    const char *path;
-    pid_t pid = 0;
-    int r = daemon_lock_read(ctx->state_dir, &facts, e);
+    _cleanup_free_ char *url = NULL;
+    const char *socket = NULL, *instance = NULL;
+    struct daemon_client *d = NULL;
+    struct err why = {0};
+    int r = read_own_daemon(ctx, &facts, &socket, &instance, &why);
 
-    path = json_string_value(json_object_get(facts, "socket"));
-    if (r < 0 || !path)
-        return r;
-    if (socket_connect(path, 0, &fd, NULL) < 0 || daemon_client_check_peer(NULL, fd, NULL) < 0 ||
-        socket_peer(fd, &pid, NULL) < 0 || pid != json_integer_value(json_object_get(facts, "pid")))
+    if (r < 0 || !socket) /* an unreadable lock is the store's business, whose error says more */
         return 0;
-    return asprintf(ret_url, "unix:%s", path) < 0 ? err_oom(e) : 0;
+    if (asprintf(&url, "unix:%s", socket) < 0) {
+        url = NULL;
+        return err_oom(e);
+    }
+    o->url = url;
+    o->token = NULL;
+    o->ca_file = NULL;
+    r = daemon_client_new(o, &d, e);
+    if (r < 0)
+        return r;
+    r = daemon_client_greet(d, instance, GREET_MS, &why);
+    ctx->daemon_is_own = r == 0;
+    if (r == 0)
+        ctx->daemon = d;
+    else
+        (void)daemon_client_free(d);
+    if (r == -ERR_CANCELED)
+        return err_set(e, ERR_CANCELED, "canceled");
+    if (r == -ERR_DEADLINE)
+        ctx_progress(ctx, "warning", 0, 0, false,
+                     "the daemon (pid %lld) does not answer: this is done without it",
+                     (long long)json_integer_value(json_object_get(facts, "pid")));
+    return 0;
 }
 
 int remote_open(struct bh_ctx *ctx, struct err *e)
 {
-    const char *given = ctx->daemon_url ? ctx->daemon_url : "none";
-    _cleanup_free_ char *own = NULL;
+    const char *given = ctx->daemon_url ? ctx->daemon_url : "auto";
     struct daemon_client_options o = {.url = given,
                                       .token = ctx->daemon_token,
                                       .ca_file = ctx->daemon_ca,
+                                      .actor = ctx->actor,
                                       .cancel_fd = ctx->cancel_fd,
                                       .debug = &ctx->debug};
-    int r = 0;
 
-    if (str_eq(given, "auto")) {
-        r = find_own_daemon(ctx, &own, e);
-        o.url = own;
-        o.token = NULL;
-    } else if (str_eq(given, "none")) {
-        o.url = NULL;
-    }
-    return r < 0 || !o.url ? r : daemon_client_new(&o, &ctx->daemon, e);
+    if (str_eq(given, "none"))
+        return 0;
+    return str_eq(given, "auto") ? open_own_daemon(ctx, &o, e)
+                                 : daemon_client_new(&o, &ctx->daemon, e);
 }
 
-int remote_refuse(const struct bh_ctx *ctx, const char *what, struct err *e)
+int remote_leave(struct bh_ctx *ctx, const char *what, struct err *e)
 {
-    return ctx->daemon ? err_field(e, ERR_UNIMPLEMENTED, "daemon",
-                                   "%s cannot be done through a daemon: give '--daemon none' on "
-                                   "its machine",
-                                   what)
-                       : 0;
+    if (ctx->daemon && !ctx->daemon_is_own)
+        return err_field(e, ERR_UNIMPLEMENTED, "daemon",
+                         "%s cannot be done through a daemon: give '--daemon none' on "
+                         "its machine",
+                         what);
+    return ctx_open_store(ctx, e);
+}
+
+/* Had the daemon no answer at all? Then the store can be asked in its place, if no handle needs the daemon. */
+static bool daemon_is_lost(const struct bh_ctx *ctx, int r)
+{
+    return r == -ERR_UNAVAILABLE && !ctx->has_remote_box && !daemon_client_status(ctx->daemon);
+}
+
+/* The gateway leads to boxes of this machine; an agent elsewhere is reached from here. */
+static bool is_attached(const struct bh_box *box)
+{
+    const struct provider *p = box ? provider_find(box->spec.provider) : NULL;
+
+    return p && p->is_elsewhere;
+}
+
+bool remote_leaves_it(struct bh_ctx *ctx, int r, struct bh_box **box)
+{
+    bool is_lost = daemon_is_lost(ctx, r);
+
+    if (!ctx->daemon_is_own || (!is_lost && (r < 0 || !box || !is_attached(*box))) ||
+        ctx_open_store(ctx, NULL) < 0)
+        return false;
+    if (is_lost) {
+        ctx->daemon = daemon_client_free(ctx->daemon);
+        ctx->daemon_is_own = false;
+    } else {
+        *box = bh_box_free(*box);
+    }
+    return true;
 }
 
 /* ---- calls ---- */
@@ -85,13 +153,38 @@ static int read_gone(struct err *e, int r)
     return r;
 }
 
+/*
+ * A daemon that is being restarted: nothing was sent, so that the call can be made again, for RESTART_MS from the first
+ * call that found it gone. 0: again.
+ */
+static int wait_for_restart(struct bh_ctx *ctx, int r, struct err *e)
+{
+    if (r != -ERR_UNAVAILABLE || !ctx->has_remote_box || !daemon_client_is_unconnected(ctx->daemon))
+        return r;
+    if (!ctx->restart_until_mono_ms)
+        ctx->restart_until_mono_ms = clock_mono_ms() + RESTART_MS;
+    if (clock_until_ms(ctx->restart_until_mono_ms) == 0)
+        return r;
+    return socket_wait_canceled(ctx->cancel_fd, RESTART_POLL_MS)
+               ? err_set(e, ERR_CANCELED, "canceled")
+               : 0;
+}
+
 int remote_call(struct bh_ctx *ctx, const char *method, const char *path, const json_t *body,
                 int64_t timeout_ms, json_t **ret, struct err *e)
 {
-    int r = daemon_client_call(ctx->daemon, method, path, body,
-                               timeout_ms > 0 ? timeout_ms : STEP_MS, ret, e);
+    for (;;) {
+        int r = daemon_client_call(ctx->daemon, method, path, body,
+                                   timeout_ms > 0 ? timeout_ms : STEP_MS, ret, e);
 
-    return r < 0 ? read_gone(e, r) : 0;
+        if (r == 0) {
+            ctx->restart_until_mono_ms = 0;
+            return 0;
+        }
+        r = wait_for_restart(ctx, r, e);
+        if (r < 0)
+            return read_gone(e, r);
+    }
 }
 
 int remote_get_page(struct bh_ctx *ctx, json_t **ret, struct err *e, const char *fmt, ...)
@@ -241,6 +334,7 @@ int remote_new_box_take(struct bh_ctx *ctx, json_t *v, struct bh_box **ret, stru
         (void)bh_box_free(box);
         return r;
     }
+    ctx->has_remote_box = true;
     *ret = box;
     return 0;
 }
@@ -275,6 +369,33 @@ int remote_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret, struct
     return r < 0 ? r : remote_new_box_take(ctx, v, ret, e);
 }
 
+int remote_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret, struct err *e)
+{
+    _cleanup_free_ char *part = daemon_client_encode(key);
+    json_t *v = NULL;
+    int r = part ? remote_get_page(ctx, &v, e, "/v1/by-key?key=%s", part) : err_oom(e);
+
+    return r < 0 ? r : remote_new_box_take(ctx, v, ret, e);
+}
+
+/* As bh_get() of an attached box does, in a list. One that was removed meanwhile stays as it was told. */
+static int settle_listed(struct bh_ctx *ctx, struct bh_box **box, struct err *e)
+{
+    struct bh_box *local = NULL;
+    struct box_row row = {0};
+    int r = ctx->daemon_is_own && is_attached(*box) ? ctx_open_store(ctx, e) : -ERR_NOT_FOUND;
+
+    if (r == 0)
+        r = store_get(ctx->store, (*box)->row.id, &row, e);
+    if (r == 0)
+        r = box_new_take(ctx, &row, &local, e);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    (void)bh_box_free(*box);
+    *box = local;
+    return 0;
+}
+
 int remote_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,
                 struct err *e)
 {
@@ -295,6 +416,8 @@ int remote_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), vo
 
             if (r == 0)
                 r = remote_new_box_take(ctx, json_incref(v), &box, e);
+            if (r == 0)
+                r = settle_listed(ctx, &box, e);
             if (r == 0)
                 r = fn(arg, box);
             (void)bh_box_free(box);
@@ -457,6 +580,21 @@ int remote_get_url(struct bh_box *box, uint16_t port, char **ret, struct err *e)
 }
 
 /* ---- its guest agent ---- */
+
+int remote_agent_login(struct bh_box *box, json_t **ret, struct err *e)
+{
+    return call_box(box, "GET", "agent", NULL, 0, ret, e);
+}
+
+void remote_note_silence(struct bh_box *box, const char *kind, const char *session,
+                         int64_t silent_ms)
+{
+    _cleanup_json_ json_t *body = json_pack("{s:s, s:s, s:I}", "kind", kind, "session", session,
+                                            "silent_ms", (json_int_t)silent_ms);
+
+    if (body)
+        (void)call_box(box, "POST", "silence", body, 0, NULL, NULL);
+}
 
 int remote_wake(struct bh_box *box, struct err *e)
 {

@@ -18,13 +18,24 @@
 struct bh_ctx;
 struct bh_box;
 
-/* Opens the context's daemon. "auto" without one: ctx->daemon stays NULL. */
+/* Opens the context's daemon. "auto" without one that answers: ctx->daemon stays NULL. */
 int remote_open(struct bh_ctx *ctx, struct err *e);
-/* ERR_UNIMPLEMENTED with the field "daemon" if the context has a daemon; what: "removing images". */
-int remote_refuse(const struct bh_ctx *ctx, const char *what, struct err *e);
+/*
+ * Before work that a daemon has no way for; what: "removing images". ERR_UNIMPLEMENTED with the field "daemon" if the
+ * caller named the daemon. One that "auto" found has the same store, which is open after that.
+ */
+int remote_leave(struct bh_ctx *ctx, const char *what, struct err *e);
+/*
+ * After a first call that ended with r: true if the caller asks the store in the place of a daemon that "auto" found. It is
+ * gone, and then the context goes on without a daemon; or *box (box may be NULL) is an attached one, and is freed.
+ */
+bool remote_leaves_it(struct bh_ctx *ctx, int r, struct bh_box **box);
 
 /* By its name or its id. */
 int remote_get(struct bh_ctx *ctx, const char *name, struct bh_box **ret, struct err *e);
+int remote_get_by_key(struct bh_ctx *ctx, const char *key, struct bh_box **ret, struct err *e);
+int remote_attach(struct bh_ctx *ctx, const struct bh_connect_options *o, struct bh_box **ret,
+                  struct err *e);
 int remote_list(struct bh_ctx *ctx, int (*fn)(void *arg, struct bh_box *box), void *arg,
                 struct err *e);
 int remote_create(struct bh_ctx *ctx, const struct bh_create_options *o, struct bh_box **ret,
@@ -65,5 +76,11 @@ int remote_check_gone(struct bh_box *box, struct err *e);
 int remote_extend(struct bh_box *box, int64_t lease_ms);
 /* The variables of its commands as an object. */
 int remote_environment(struct bh_box *box, json_t **ret, struct err *e);
+/* The login of its coding agent, and the API that it takes prompts by: {"name","port","username","password",
+ * "conversation"}. */
+int remote_agent_login(struct bh_box *box, json_t **ret, struct err *e);
+/* An event of the box: a turn of the agent is silent. kind: "turn_warning", "turn_stale". */
+void remote_note_silence(struct bh_box *box, const char *kind, const char *session,
+                         int64_t silent_ms);
 /* bh_box_info.json, as box_write_json(); the coding agent's password takes a request. */
 int remote_write_json(const struct bh_box *box, bool with_password, struct buf *out, struct err *e);

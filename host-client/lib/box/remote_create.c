@@ -1,4 +1,4 @@
-/* remote_create: makes a box at a daemon, and uploads its project there. */
+/* remote_create: makes a box at a daemon, and uploads its project there; attaches a box there. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,9 +49,16 @@ static void set_number(json_t *body, const char *key, uint64_t n)
         (void)json_object_set_new(body, key, json_integer((json_int_t)n));
 }
 
+/* The coding agent starts in its project, which comes after the box is made. */
+static bool defers_agent(const struct bh_create_options *o)
+{
+    return o->project && !o->no_upload && o->agent && !str_eq(o->agent, "none");
+}
+
 static int new_body(const struct bh_create_options *o, const char *name, const char *key,
                     json_t **ret, struct err *e)
 {
+    bool is_deferred = defers_agent(o);
     _cleanup_json_ json_t *v = json_pack(
         "{s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*}",
         "name", name, "provider", o->provider, "image", o->image, "runtime", o->runtime, "agent",
@@ -72,6 +79,8 @@ static int new_body(const struct bh_create_options *o, const char *name, const c
     set_number(v, "agent_port", o->agent_port);
     if (o->read_only)
         (void)json_object_set_new(v, "read_only", json_true());
+    if (is_deferred)
+        (void)json_object_set_new(v, "defer_agent", json_true());
     if (o->repo_url && o->git)
         (void)json_object_set_new(v, "git", json_string(o->git));
     if (o->allow_missing && *o->allow_missing)
@@ -173,11 +182,8 @@ static int upload_project(struct bh_box *box, const struct bh_create_options *o,
 
     ctx_progress(box->ctx, "upload", 0, 0, false, "uploading '%s'", o->project);
     r = bh_upload(box, &u, &done, &error);
-    if (r < 0) {
-        r = err_field(e, (enum err_code)error.code, error.field, "%s", error.message);
-        (void)remote_destroy(box, 0, NULL); /* a token without the right leaves it there */
-        return r;
-    }
+    if (r < 0)
+        return err_field(e, (enum err_code)error.code, error.field, "%s", error.message);
     ctx_progress(box->ctx, "upload", done.bytes, done.bytes, true, "uploaded");
     if (done.left_out)
         ctx_progress(box->ctx, "warning", 0, 0, false, "left out, for they look like secrets: %s",
@@ -186,13 +192,27 @@ static int upload_project(struct bh_box *box, const struct bh_create_options *o,
     return 0;
 }
 
+/* If a step fails, the box is removed again; a token without the right to that leaves it there. */
+static int fill_box(struct bh_box *box, const struct bh_create_options *o, struct err *e)
+{
+    int r = upload_project(box, o, e);
+
+    if (r == 0 && defers_agent(o)) {
+        ctx_progress(box->ctx, "agent", 0, 0, false, "starting %s", o->agent);
+        r = remote_step_take(box, "agent", NULL, CREATE_MS, e);
+    }
+    if (r < 0)
+        (void)remote_destroy(box, 0, NULL);
+    return r;
+}
+
 static int create_at_daemon(struct bh_ctx *ctx, const struct bh_create_options *o, const char *name,
                             const char *key, struct bh_box **ret, struct err *e)
 {
     _cleanup_json_ json_t *body = NULL;
     struct bh_box *box = NULL;
     json_t *v = NULL;
-    bool is_new;
+    bool is_empty;
     int64_t wait_ms = o->start_timeout_ms > CREATE_MS ? o->start_timeout_ms + CREATE_MS : CREATE_MS;
     int r = new_body(o, name, key, &body, e);
 
@@ -200,11 +220,14 @@ static int create_at_daemon(struct bh_ctx *ctx, const struct bh_create_options *
         ctx_progress(ctx, "create", 0, 0, false, "making the box at the daemon");
     if (r == 0)
         r = remote_call(ctx, "POST", "/v1/boxes", body, wait_ms, &v, e);
-    is_new = daemon_client_status(ctx->daemon) == 201;
+    is_empty = daemon_client_status(ctx->daemon) == 201;
     if (r == 0)
         r = remote_new_box_take(ctx, v, &box, e);
-    if (r == 0 && is_new && o->project && !o->no_upload)
-        r = upload_project(box, o, e);
+    /* A command that was killed before its upload has left a box whose agent never started. */
+    if (r == 0 && defers_agent(o))
+        is_empty |= !box_agent_was_started(box);
+    if (r == 0 && is_empty && o->project && !o->no_upload)
+        r = fill_box(box, o, e);
     if (r < 0)
         (void)bh_box_free(box);
     else
@@ -239,4 +262,19 @@ int remote_create(struct bh_ctx *ctx, const struct bh_create_options *o, struct 
         r = create_at_daemon(ctx, o, name, key, ret, e);
     project_done(&p);
     return r;
+}
+
+int remote_attach(struct bh_ctx *ctx, const struct bh_connect_options *o, struct bh_box **ret,
+                  struct err *e)
+{
+    _cleanup_json_ json_t *body =
+        json_pack("{s:s, s:s, s:s*, s:s*, s:I}", "name", o->name, "url", o->url, "token", o->token,
+                  "workdir", o->workdir, "timeout_ms", (json_int_t)o->timeout_ms);
+    json_t *v = NULL;
+    int r = body ? set_pairs(body, "env", o->env, e)
+                 : err_field(e, ERR_INVALID, "", "an option is not valid UTF-8");
+
+    if (r == 0)
+        r = remote_call(ctx, "POST", "/v1/attach", body, 0, &v, e);
+    return r < 0 ? r : remote_new_box_take(ctx, v, ret, e);
 }

@@ -28,8 +28,11 @@ struct bh_ctx {
     bool trusts_store;
     void (*progress)(void *arg, const struct bh_progress *p);
     void *progress_arg;
-    struct store *store;          /* NULL with a daemon */
-    struct daemon_client *daemon; /* whose boxes they are; NULL: those of the store */
+    struct store *store; /* with a daemon opened when it is needed (remote_leave), or never */
+    struct daemon_client *daemon;  /* whose boxes they are; NULL: those of the store */
+    bool daemon_is_own;            /* "auto" found it: the store is at hand too */
+    bool has_remote_box;           /* a handle that needs the daemon was given out */
+    int64_t restart_until_mono_ms; /* it is gone: calls wait for it until then; 0: it is there */
     char *daemon_url, *daemon_token, *daemon_ca; /* as given, for further contexts; or NULL */
     char *docker_host;                           /* or NULL */
     char *kubeconfig, *kube_context, *kube_namespace, *kube_registry; /* or NULL */

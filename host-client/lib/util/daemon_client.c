@@ -13,6 +13,7 @@
 #include "common/str.h"
 #include "common/wire/wire.h"
 #include "lib/util/transport.h"
+#include "lib/util/unix_http.h"
 
 /* A page of 100 boxes with labels and keys has 1 MiB; as values it takes three times that. */
 #define DAEMON_ANSWER_BYTES (16 * 1024 * 1024)
@@ -21,11 +22,13 @@
 #define UNIX_PREFIX "unix:"
 
 struct daemon_client {
-    struct http *http; /* made with the first call */
+    struct http *http;           /* over TCP; made with the first call */
+    struct unix_http *unix_http; /* the same to a unix socket */
     char *base;
     char *socket;
     char *token;
-    char *auth; /* "Authorization: Bearer ...", or NULL */
+    char *auth;  /* "Authorization: Bearer ...", or NULL */
+    char *actor; /* "Bellhop-Actor: ...", or NULL */
     char *ca_file;
     int cancel_fd;
     int status;
@@ -83,6 +86,17 @@ static int read_token(struct daemon_client *d, const char *token, struct err *e)
     return 0;
 }
 
+/* A text that is no value of a header has no actor: the daemon's own then. */
+static int set_actor_header(struct daemon_client *d, const char *actor, struct err *e)
+{
+    if (!d->socket || !actor || strcspn(actor, "\r\n") != strlen(actor))
+        return 0;
+    if (asprintf(&d->actor, WIRE_HEADER_ACTOR ": %s", actor) >= 0)
+        return 0;
+    d->actor = NULL;
+    return err_oom(e);
+}
+
 int daemon_client_new(const struct daemon_client_options *o, struct daemon_client **ret,
                       struct err *e)
 {
@@ -95,6 +109,8 @@ int daemon_client_new(const struct daemon_client_options *o, struct daemon_clien
         r = err_at(e, err_sys(e, errno, "daemon-ca: '%s'", o->ca_file), "daemon-ca");
     if (r == 0 && o->ca_file && !(d->ca_file = strdup(o->ca_file)))
         r = err_oom(e);
+    if (r == 0)
+        r = set_actor_header(d, o->actor, e);
     if (r < 0) {
         (void)daemon_client_free(d);
         return r;
@@ -117,6 +133,8 @@ struct daemon_client *daemon_client_free(struct daemon_client *d)
     if (!d)
         return NULL;
     (void)http_free(d->http);
+    (void)unix_http_free(d->unix_http);
+    free(d->actor);
     free(d->base);
     free(d->socket);
     free(d->ca_file);
@@ -201,16 +219,15 @@ static int answer_error(int status, const struct buf *body, struct err *e)
                      "no daemon of Bellhop answers there: the status is %d", status);
 }
 
-static int read_answer(const struct http_response *res, json_t **ret, struct err *e)
+static int read_answer(int status, const struct buf *body, json_t **ret, struct err *e)
 {
     json_t *v = NULL;
     int r;
 
-    if (res->status < 200 || res->status > 299)
-        return answer_error(res->status, &res->body, e);
-    if (res->status != 204) {
-        r = jx_parse_within(res->body.data ? res->body.data : "", res->body.len,
-                            DAEMON_PARSED_BYTES, &v, e);
+    if (status < 200 || status > 299)
+        return answer_error(status, body, e);
+    if (status != 204) {
+        r = jx_parse_within(body->data ? body->data : "", body->len, DAEMON_PARSED_BYTES, &v, e);
         if (r == -ERR_EXHAUSTED)
             return err_wrap(e, r, "the daemon's answer");
         if (r < 0)
@@ -223,49 +240,143 @@ static int read_answer(const struct http_response *res, json_t **ret, struct err
     return 0;
 }
 
-static int send_request(struct daemon_client *d, const struct http_request *req,
-                        struct http_response *ret, struct err *e)
-{
-    int r = 0;
+/* A call on its way. */
+struct call {
+    const char *method, *path;
+    const char *const *headers;
+    const char *text; /* the body, or NULL */
+    size_t len;
+    int64_t deadline_mono_ms;
+};
 
-    if (!d->http) {
-        r = http_new(d->cancel_fd, &d->http, e);
-        if (r < 0)
-            return r;
-        http_set_debug(d->http, d->debug);
-        http_set_ca(d->http, d->ca_file);
+static int send_over_tcp(struct daemon_client *d, const struct call *c, int *ret_status,
+                         struct buf *ret_body, struct err *e)
+{
+    _cleanup_free_ char *url = NULL;
+    struct http_response res = {0};
+    struct http_request req = {.method = c->method,
+                               .headers = c->headers,
+                               .body = c->text,
+                               .body_len = c->len,
+                               .deadline_mono_ms = c->deadline_mono_ms,
+                               .max_body = DAEMON_ANSWER_BYTES};
+    int r = d->http ? 0 : http_new(d->cancel_fd, &d->http, e);
+
+    if (r < 0)
+        return r;
+    if (asprintf(&url, "%s%s", d->base, c->path) < 0) {
+        url = NULL;
+        return err_oom(e);
     }
-    r = http_do(d->http, req, ret, e);
+    http_set_debug(d->http, d->debug);
+    http_set_ca(d->http, d->ca_file);
+    req.url = url;
+    r = http_do(d->http, &req, &res, e);
+    if (r < 0)
+        return r;
+    *ret_status = res.status;
+    *ret_body = res.body;
+    res.body = (struct buf){0};
+    http_response_done(&res);
+    return 0;
+}
+
+static int send_to_socket(struct daemon_client *d, const struct call *c,
+                          struct unix_http_answer *ret, struct err *e)
+{
+    const struct unix_http_options o = {
+        .path = d->socket, .cancel_fd = d->cancel_fd, .check_peer = daemon_client_check_peer};
+    const struct unix_http_request q = {.method = c->method,
+                                        .target = c->path,
+                                        .headers = c->headers,
+                                        .body = c->text,
+                                        .body_len = c->len,
+                                        .deadline_mono_ms = c->deadline_mono_ms};
+    int64_t begun_ms = clock_mono_ms();
+    int r = d->unix_http ? 0 : unix_http_new(&o, &d->unix_http, e);
+
+    buf_init(&ret->body, DAEMON_ANSWER_BYTES);
+    if (r == 0)
+        r = unix_http_do(d->unix_http, &q, ret, e);
+    debug_line(d->debug, "http", "%s %s%.*s %d %zu bytes %lld ms%s%s", c->method, d->base,
+               (int)strcspn(c->path, "?"), c->path, r < 0 ? 0 : ret->status, ret->body.len,
+               (long long)(clock_mono_ms() - begun_ms), r < 0 ? " " : "",
+               r < 0 ? err_wire_name(r) : "");
+    if (r < 0)
+        buf_done(&ret->body);
+    return r;
+}
+
+/* The headers of a call; each list of them ends at the first NULL. */
+static void list_headers(const struct daemon_client *d, bool has_body, const char *out[4])
+{
+    size_t n = 0;
+
+    if (has_body)
+        out[n++] = "Content-Type: " WIRE_TYPE_JSON;
+    if (d->auth)
+        out[n++] = d->auth;
+    if (d->actor)
+        out[n++] = d->actor;
+    out[n] = NULL;
+}
+
+static int send_call(struct daemon_client *d, const struct call *c, int *ret_status,
+                     struct buf *ret_body, struct err *e)
+{
+    struct unix_http_answer answer = {0};
+    int r;
+
+    if (!d->socket) {
+        r = send_over_tcp(d, c, ret_status, ret_body, e);
+    } else {
+        r = send_to_socket(d, c, &answer, e);
+        *ret_status = answer.status;
+        *ret_body = answer.body;
+    }
     return r < 0 ? err_at(e, err_wrap(e, r, "the daemon"), "daemon") : 0;
 }
 
 int daemon_client_call(struct daemon_client *d, const char *method, const char *path,
                        const json_t *body, int64_t timeout_ms, json_t **ret, struct err *e)
 {
-    const char *headers[] = {"Content-Type: " WIRE_TYPE_JSON, d->auth, NULL};
-    _cleanup_free_ char *url = NULL;
+    const char *headers[4];
     _cleanup_free_ char *text = NULL;
-    struct http_response res = {0};
-    struct http_request req = {.method = method,
-                               .headers = headers,
-                               .unix_socket = d->socket,
-                               .check_peer = daemon_client_check_peer,
-                               .deadline_mono_ms = clock_mono_ms() + timeout_ms,
-                               .max_body = DAEMON_ANSWER_BYTES};
-    int r = body ? jx_dump(body, &text, &req.body_len, e) : 0;
+    struct buf answer _cleanup_buf_ = {0};
+    struct call c = {.method = method,
+                     .path = path,
+                     .headers = headers,
+                     .deadline_mono_ms = clock_mono_ms() + timeout_ms};
+    int status = 0;
+    int r = body ? jx_dump(body, &text, &c.len, e) : 0;
 
-    if (r == 0 && asprintf(&url, "%s%s", d->base, path) < 0) {
-        url = NULL;
-        r = err_oom(e);
-    }
-    req.url = url;
-    req.body = text;
+    list_headers(d, body != NULL, headers);
+    c.text = text;
     if (r == 0)
-        r = send_request(d, &req, &res, e);
-    d->status = r == 0 ? res.status : 0;
+        r = send_call(d, &c, &status, &answer, e);
+    d->status = r == 0 ? status : 0;
     if (r == 0)
-        r = read_answer(&res, ret, e);
+        r = read_answer(status, &answer, ret, e);
     free_secret(TAKE(text)); /* it may have variables and secrets */
-    http_response_done(&res);
+    return r;
+}
+
+bool daemon_client_is_unconnected(const struct daemon_client *d)
+{
+    return d->unix_http && unix_http_is_unconnected(d->unix_http);
+}
+
+int daemon_client_greet(struct daemon_client *d, const char *instance, int64_t timeout_ms,
+                        struct err *e)
+{
+    const struct call c = {
+        .method = "GET", .path = "/v1/health", .deadline_mono_ms = clock_mono_ms() + timeout_ms};
+    struct unix_http_answer answer = {.see = WIRE_HEADER_DAEMON};
+    int r = send_to_socket(d, &c, &answer, e);
+
+    if (r == 0 && !str_eq(answer.seen, instance))
+        r = err_set(e, ERR_NOT_FOUND, "another daemon answers at '%s'", d->socket);
+    free(answer.seen);
+    buf_done(&answer.body);
     return r;
 }

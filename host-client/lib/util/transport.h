@@ -69,7 +69,7 @@ bool http_header(const struct http_response *r, const char *name, char *out, siz
 
 /*
  * Sends a request with "Connection: Upgrade" (the headers say to which protocol) and a body, and returns the connection
- * once the answer was 101; *ret_fd is a blocking socket, which with https is a relay's (relay.h). Any other answer is
+ * once the answer was 101; *ret_fd is a blocking socket, which with https is served by a thread of its own. Any other answer is
  * an error with the text of its body. The connection is a new one, and stays when h is freed.
  */
 int http_upgrade(struct http *h, const struct http_request *req, int *ret_fd, struct err *e);

@@ -301,14 +301,21 @@ static int docker_check_pause(struct provider_box *b, enum provider_pause level,
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
+    struct docker_facts facts = {0};
     int r = find_running(b, &d, &c, e);
 
     (void)level;
+    if (r == 0)
+        r = docker_read_facts(d, &facts, e);
+    if (r == 0 && !facts.has_freezer)
+        r = err_field(e, ERR_UNIMPLEMENTED, "level",
+                      "the engine cannot pause a container: it has no control groups");
+    docker_facts_done(&facts);
     docker_container_done(&c);
     return r;
 }
 
-/* verb: "pause" or "unpause". An error counts only if the container is not as it should be. */
+/* An error counts only if the container is not as it should be. */
 static int set_paused(struct provider_box *b, bool paused, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;

@@ -29,11 +29,12 @@ enum docker_reach {
     DOCKER_REACH_EXEC,      /* `bellhopd dial` in the container, over the engine's API */
 };
 
-/* What an engine says of itself (GET /info). */
+/* The facts that an engine tells of itself (GET /info). */
 struct docker_facts {
     bool is_podman, is_rootless, is_desktop;
     bool has_seccomp, has_userns;
     bool limits_memory, limits_cpu, limits_pids;
+    bool has_freezer;
     unsigned cgroup_version; /* 0: it does not say */
     uint64_t memory_bytes;
     unsigned n_cpus;

@@ -145,6 +145,9 @@ static json_t *new_host_config(const struct provider_box *b, const struct docker
     set_limits(host, b->spec);
     if (is_strict(b->spec))
         (void)json_object_set_new(host, "SecurityOpt", json_pack("[s]", "no-new-privileges"));
+    if (!str_eq(b->spec->network, "user")) /* else the engine does it; sudo looks it up */
+        (void)json_object_set_new(host, "ExtraHosts",
+                                  json_pack("[o]", json_sprintf("%s:127.0.0.1", b->name)));
     if (*b->spec->runtime && !str_eq(b->spec->runtime, f->default_runtime))
         (void)json_object_set_new(host, "Runtime", json_string(b->spec->runtime));
     if (publishes)

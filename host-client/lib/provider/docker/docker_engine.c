@@ -65,6 +65,40 @@ static int is_podman(struct engine *d, bool *ret, struct err *e)
     return r;
 }
 
+static bool has_controller(json_t *host, const char *name)
+{
+    json_t *list = json_object_get(host, "cgroupControllers"), *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(json_string_value(v), name))
+            return true;
+    return false;
+}
+
+/*
+ * Podman's answer in Docker's words claims limits that an ordinary user's service does not enforce, and hides that it is
+ * one. Its own words tell. Without control groups there is no freezer either.
+ */
+static int read_podman(struct engine *d, struct docker_facts *f, struct err *e)
+{
+    _cleanup_json_ json_t *info = NULL;
+    json_t *host;
+    int r = engine_get(d, &info, e, "/libpod/info");
+
+    if (r < 0)
+        return r;
+    host = json_object_get(info, "host");
+    f->is_rootless = json_is_true(json_object_get(json_object_get(host, "security"), "rootless"));
+    if (!f->is_rootless)
+        return 0;
+    f->limits_memory = has_controller(host, "memory");
+    f->limits_cpu = has_controller(host, "cpu");
+    f->limits_pids = has_controller(host, "pids");
+    f->has_freezer = str_eq(json_text(host, "cgroupVersion"), "v2");
+    return 0;
+}
+
 int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
 {
     _cleanup_json_ json_t *info = NULL;
@@ -82,6 +116,7 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
     f.is_desktop = str_has_prefix(json_text(info, "OperatingSystem"), "Docker Desktop");
     f.limits_memory = json_is_true(json_object_get(info, "MemoryLimit"));
     f.limits_cpu = json_is_true(json_object_get(info, "CpuCfsQuota"));
+    f.has_freezer = !str_eq(json_text(info, "CgroupDriver"), "none");
     f.limits_pids = json_is_true(json_object_get(info, "PidsLimit"));
     f.memory_bytes = (uint64_t)json_integer_value(json_object_get(info, "MemTotal"));
     f.n_cpus = (unsigned)json_integer_value(json_object_get(info, "NCPU"));
@@ -92,8 +127,12 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
     (void)snprintf(f.name, sizeof(f.name), "%s", json_text(info, "Name"));
     (void)snprintf(f.version, sizeof(f.version), "%s", json_text(info, "ServerVersion"));
     read_runtimes(info, &f);
-    *ret = f;
-    return 0;
+    r = f.is_podman ? read_podman(d, &f, e) : 0;
+    if (r < 0)
+        docker_facts_done(&f);
+    else
+        *ret = f;
+    return r;
 }
 
 void docker_facts_done(struct docker_facts *f)

@@ -15,12 +15,12 @@
 #include "common/str.h"
 #include "lib/provider/docker/docker.h"
 #include "lib/util/procfs.h"
-#include "lib/util/relay.h"
+#include "lib/util/socket_relay.h"
 #include "lib/util/socket.h"
 
 #define RECORD_FILE "docker.json"
 #define RECORD_BYTES 4096
-#define CGROUP_BYTES 65536
+#define PROC_FILE_BYTES ((size_t)1 << 20)
 #define TRY_MS 2000
 #define TRY_ONCE_MS 50
 #define TRY_PAUSE_MS 5
@@ -82,16 +82,26 @@ static int reach_load(const struct provider_box *b, struct reach *ret, struct er
     return r < 0 ? err_wrap(e, r, "the record of the container") : 0;
 }
 
-/* If the pid that the engine tells is one of this machine, the process is in the container's control group. */
-pid_t docker_own_pid(const struct docker_container *c)
+static bool proc_file_names(pid_t pid, const char *name, const char *id)
 {
     _cleanup_free_ char *text = NULL;
     char path[48];
     size_t len = 0;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)c->pid);
-    return c->pid > 1 && io_read_file(AT_FDCWD, path, CGROUP_BYTES, &text, &len, NULL) == 0 &&
-                   strstr(text, c->id)
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    return io_read_file(AT_FDCWD, path, PROC_FILE_BYTES, &text, &len, NULL) == 0 &&
+           strstr(text, id);
+}
+
+/*
+ * If the pid that the engine tells is one of this machine, the process is in the container's control group, or, where
+ * an ordinary user's engine has none, sees files of the container's directory (its /etc/hosts). Nobody in the box can
+ * make either so.
+ */
+pid_t docker_own_pid(const struct docker_container *c)
+{
+    return c->pid > 1 && (proc_file_names(c->pid, "cgroup", c->id) ||
+                          proc_file_names(c->pid, "mountinfo", c->id))
                ? c->pid
                : 0;
 }
@@ -236,7 +246,7 @@ static int start_dialer(struct engine *d, const char *container, const char *soc
 static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct relay relay = {.to_left = strip_exec_frames, .stop_fd = -1};
+    struct socket_relay relay = {.to_left = strip_exec_frames, .stop_fd = -1};
     int pair[2];
     int r = docker_open(b, &d, e);
 
@@ -250,7 +260,7 @@ static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd,
         return r;
     }
     relay.left = pair[1];
-    r = relay_start(&relay, e);
+    r = socket_relay_start(&relay, e);
     if (r < 0)
         fd_close(pair[0]);
     else

@@ -150,7 +150,7 @@ static int launch_init(struct launch *l, struct provider_box *b, struct err *e)
         return err_oom(e);
     r = oci_disk_load(b, &l->disk, e);
     if (r == 0)
-        r = oci_runtime_choose(b->ctx, b->spec->runtime, &l->runtime, e);
+        r = oci_runtime_require(b->ctx, b->spec->runtime, &l->runtime, e);
     if (r == 0)
         r = stage_paths(b, &l->paths, e);
     if (r == 0 && l->disk.base)

@@ -147,7 +147,7 @@ static int oci_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
     if (r == 0)
         r = oci_network_check(spec, e);
     if (r == 0)
-        r = oci_runtime_choose(ctx, spec->runtime, &rt, e);
+        r = oci_runtime_require(ctx, spec->runtime, &rt, e);
     if (r < 0)
         return r;
     name = strdup(rt.name);

@@ -30,6 +30,7 @@
 #define CACHE_MAX_BYTES 65536
 #define LOG_MAX_BYTES ((size_t)1 << 20)
 #define WHY_BYTES 256
+#define STATUS_SIGNAL 128 /* above it: the program was killed by status - 128 */
 
 static const char *const runtime_names[] = {"runc", "crun", "runsc"};
 
@@ -259,6 +260,7 @@ static int probe_files(struct bh_ctx *ctx, const char *dir, const char *cgroup, 
     return oci_bundle_write_probe(dir, rootfs, argv, is_dynamic(ctx->agent_path), cgroup, e);
 }
 
+/* 1: somebody killed it, which tells about this run alone; a runtime reports its box's signal as a shell does. */
 static int probe_run(const struct oci_container *c, const char *dir, char why[WHY_BYTES],
                      struct err *e)
 {
@@ -287,7 +289,7 @@ static int probe_run(const struct oci_container *c, const char *dir, char why[WH
         (void)snprintf(why, WHY_BYTES, "a test box ended with status %d", out.status);
     if (!out.status && !strstr(out.text, "bellhopd"))
         (void)snprintf(why, WHY_BYTES, "a test box did not print what it should");
-    return 0;
+    return out.status > STATUS_SIGNAL;
 }
 
 static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char *dir,
@@ -311,7 +313,7 @@ static int probe_in(struct bh_ctx *ctx, const struct oci_runtime *rt, const char
     return r;
 }
 
-/* why "" : it works. */
+/* why "" : it works. 1: it does not, but only this time. */
 static int probe_runtime(struct bh_ctx *ctx, const struct oci_runtime *rt, char why[WHY_BYTES],
                          struct err *e)
 {
@@ -335,6 +337,8 @@ static int probe_runtime(struct bh_ctx *ctx, const struct oci_runtime *rt, char 
 }
 
 /* ---- its result, kept for a moment: {"runc":{"key","why","at"}} ---- */
+
+enum belief { BELIEVE_ALL, BELIEVE_SUCCESS };
 
 static int64_t mtime_of(const char *path)
 {
@@ -365,14 +369,15 @@ static json_t *cache_load(const char *path)
 }
 
 static bool cache_get(json_t *cache, const struct oci_runtime *rt, const char *key,
-                      char why[WHY_BYTES])
+                      enum belief belief, char why[WHY_BYTES])
 {
     json_t *row = json_object_get(cache, rt->name);
     const char *k = json_string_value(json_object_get(row, "key"));
     const char *w = json_string_value(json_object_get(row, "why"));
     int64_t age = clock_real_ms() - json_integer_value(json_object_get(row, "at"));
 
-    if (!k || !w || !str_eq(k, key) || age < 0 || age > PROBE_CACHE_MS)
+    if (!k || !w || !str_eq(k, key) || age < 0 || age > PROBE_CACHE_MS ||
+        (*w && belief == BELIEVE_SUCCESS))
         return false;
     (void)snprintf(why, WHY_BYTES, "%s", w);
     return true;
@@ -391,8 +396,8 @@ static void cache_put(const char *path, json_t *cache, const struct oci_runtime 
         (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
 }
 
-static int probe_cached(struct bh_ctx *ctx, const struct oci_runtime *rt, char why[WHY_BYTES],
-                        struct err *e)
+static int probe_cached(struct bh_ctx *ctx, const struct oci_runtime *rt, enum belief belief,
+                        char why[WHY_BYTES], struct err *e)
 {
     _cleanup_free_ char *path = NULL;
     _cleanup_json_ json_t *cache = NULL;
@@ -403,19 +408,19 @@ static int probe_cached(struct bh_ctx *ctx, const struct oci_runtime *rt, char w
         return err_oom(e);
     cache = cache_load(path);
     cache_key(ctx, rt, key, sizeof(key));
-    if (cache_get(cache, rt, key, why))
+    if (cache_get(cache, rt, key, belief, why))
         return 0;
     r = probe_runtime(ctx, rt, why, e);
     if (r == 0)
         cache_put(path, cache, rt, key, why);
-    return r;
+    return r < 0 ? r : 0;
 }
 
 /* ---- the choice ---- */
 
 /* why "" : *ret works. */
-static int try_runtime(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
-                       char why[WHY_BYTES], struct err *e)
+static int try_runtime(struct bh_ctx *ctx, const char *name, enum belief belief,
+                       struct oci_runtime *ret, char why[WHY_BYTES], struct err *e)
 {
     _cleanup_free_ char *path = oci_find_program(name);
 
@@ -425,7 +430,7 @@ static int try_runtime(struct bh_ctx *ctx, const char *name, struct oci_runtime 
     }
     (void)snprintf(ret->name, sizeof(ret->name), "%s", name);
     (void)snprintf(ret->path, sizeof(ret->path), "%s", path);
-    return probe_cached(ctx, ret, why, e);
+    return probe_cached(ctx, ret, belief, why, e);
 }
 
 static bool is_known_runtime(const char *name)
@@ -436,8 +441,8 @@ static bool is_known_runtime(const char *name)
     return false;
 }
 
-static int choose_named(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
-                        struct err *e)
+static int choose_named(struct bh_ctx *ctx, const char *name, enum belief belief,
+                        struct oci_runtime *ret, struct err *e)
 {
     char why[WHY_BYTES] = "";
     int r;
@@ -445,7 +450,7 @@ static int choose_named(struct bh_ctx *ctx, const char *name, struct oci_runtime
     if (!is_known_runtime(name))
         return err_field(e, ERR_INVALID, "runtime", "unknown runtime '%s': runc, crun or runsc",
                          name);
-    r = try_runtime(ctx, name, ret, why, e);
+    r = try_runtime(ctx, name, belief, ret, why, e);
     if (r < 0)
         return r;
     if (why[0])
@@ -454,18 +459,19 @@ static int choose_named(struct bh_ctx *ctx, const char *name, struct oci_runtime
     return 0;
 }
 
-int oci_runtime_choose(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret, struct err *e)
+static int choose_runtime(struct bh_ctx *ctx, const char *name, enum belief belief,
+                          struct oci_runtime *ret, struct err *e)
 {
     char all[ERR_MESSAGE_BYTES - 64] = "";
 
     if (name[0])
-        return choose_named(ctx, name, ret, e);
+        return choose_named(ctx, name, belief, ret, e);
     for (size_t i = 0; i < N_ELEMENTS(runtime_names); i++) {
         char why[WHY_BYTES] = "";
         size_t used = strlen(all);
         int r;
 
-        r = try_runtime(ctx, runtime_names[i], ret, why, e);
+        r = try_runtime(ctx, runtime_names[i], belief, ret, why, e);
         if (r < 0)
             return r;
         if (!why[0])
@@ -474,4 +480,22 @@ int oci_runtime_choose(struct bh_ctx *ctx, const char *name, struct oci_runtime 
                        runtime_names[i], why);
     }
     return err_field(e, ERR_PRECONDITION, "runtime", "no runtime works here: %s", all);
+}
+
+int oci_runtime_choose(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret, struct err *e)
+{
+    return choose_runtime(ctx, name, BELIEVE_ALL, ret, e);
+}
+
+int oci_runtime_require(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
+                        struct err *e)
+{
+    struct err why = {0};
+    int r = choose_runtime(ctx, name, BELIEVE_ALL, ret, &why);
+
+    if (r == -ERR_PRECONDITION)
+        return choose_runtime(ctx, name, BELIEVE_SUCCESS, ret, e);
+    if (r < 0 && e)
+        *e = why;
+    return r;
 }

@@ -21,6 +21,11 @@ struct oci_runtime {
 int oci_runtime_choose(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
                        struct err *e);
 
+/* The same, for a box: a failure that was kept is no reason to refuse it, as a process of that probe may have been
+ * killed. */
+int oci_runtime_require(struct bh_ctx *ctx, const char *name, struct oci_runtime *ret,
+                        struct err *e);
+
 /* The names and paths of one container. */
 struct oci_container {
     const struct oci_runtime *runtime;

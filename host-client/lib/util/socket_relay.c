@@ -1,4 +1,4 @@
-#include "lib/util/relay.h"
+#include "lib/util/socket_relay.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -104,7 +104,7 @@ static int relay_push(struct relay_way *w)
     return 0;
 }
 
-/* What the filter left because `out` was full goes on once that has drained: poll() does not know of it. */
+/* Bytes that the filter left because `out` was full goes on once that has drained: poll() does not know of it. */
 static int relay_turn(struct relay_way *w)
 {
     int r = relay_pull(w);
@@ -144,7 +144,7 @@ static void relay_loop(struct relay_way *right, struct relay_way *left, int stop
     }
 }
 
-void relay_run(struct relay *r)
+void socket_relay_run(struct socket_relay *r)
 {
     struct relay_way right, left;
 
@@ -163,14 +163,14 @@ void relay_run(struct relay *r)
 
 static void *relay_main(void *arg)
 {
-    struct relay *r = arg;
+    struct socket_relay *r = arg;
 
-    relay_run(r);
+    socket_relay_run(r);
     free(r);
     return NULL;
 }
 
-static int start_thread(struct relay *r)
+static int start_thread(struct socket_relay *r)
 {
     pthread_attr_t attr;
     sigset_t all, before;
@@ -188,9 +188,9 @@ static int start_thread(struct relay *r)
     return sys;
 }
 
-int relay_start(const struct relay *r, struct err *e)
+int socket_relay_start(const struct socket_relay *r, struct err *e)
 {
-    struct relay *own = malloc(sizeof(*own));
+    struct socket_relay *own = malloc(sizeof(*own));
     int sys = ENOMEM;
 
     if (own) {

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * relay: joins two connected sockets and passes bytes both ways until both directions have ended. A half-close of one
+ * socket_relay: joins two connected sockets and passes bytes both ways until both directions have ended. A half-close of one
  * side reaches the other. Each direction may have a filter, for a peer that frames its bytes. Bounded: RELAY_BYTES
  * for each direction and stage.
  */
@@ -17,8 +17,8 @@
  */
 typedef int (*relay_filter)(void *arg, struct buf *in, struct buf *out, bool is_eof);
 
-struct relay {
-    int left, right;       /* owned: relay_run() closes both */
+struct socket_relay {
+    int left, right;       /* owned: socket_relay_run() closes both */
     relay_filter to_right; /* or NULL */
     relay_filter to_left;
     /* Or NULL: while it is true, to_right is called without input, too: it has something to answer. */
@@ -29,6 +29,6 @@ struct relay {
     int stop_fd;             /* readable: the relay ends; -1: none. Borrowed */
 };
 
-void relay_run(struct relay *r);
+void socket_relay_run(struct socket_relay *r);
 /* The same in a detached thread. On failure everything is closed and done() was called. */
-int relay_start(const struct relay *r, struct err *e);
+int socket_relay_start(const struct socket_relay *r, struct err *e);

@@ -1,0 +1,288 @@
+#!/usr/bin/env bats
+# early
+# needs: image
+# Boxes of the provider docker, beyond the cases that every provider has (tests/providers): real dockerd and Podman.
+
+load ../lib/box
+load ../providers/drivers
+bats_require_minimum_version 1.5.0
+
+DRIVERS=("${DRIVER_DOCKER[@]}" "${DRIVER_PODMAN[@]}")
+
+setup_file()
+{
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+    start_engines
+}
+teardown_file() { stop_all_engines; }
+setup()
+{
+    box_setup
+    use_engine docker
+}
+teardown()
+{
+    use_engine docker
+    remove_with_snapshots
+    box_teardown
+}
+
+up() # NAME [OPTION...]
+{
+    local name=$1
+
+    shift
+    bellhop up --name "$name" --provider docker --agent none --empty "$@" >"$BOX_TMP/up" 2>&1 || fail "$(cat "$BOX_TMP/up")"
+}
+
+# api METHOD PATH [CURL_OPTION...]: of the engine in use.
+api() { curl -sS -X "$1" --unix-socket "${DOCKER_HOST#unix://}" -H 'Content-Type: application/json' "http://engine/v1.41$2" "${@:3}"; }
+
+container_of() { echo "bellhop-$(bellhop status "$1" --json | jq -r .id)"; }
+
+# each_engine COMMAND...: with dockerd, then with Podman.
+each_engine()
+{
+    local engine
+
+    for engine in docker podman; do
+        echo "engine: $engine"
+        use_engine "$engine"
+        "$@"
+    done
+}
+
+case_strictest()
+{
+    up one --privilege strict --read-only --network none --memory 256m --cpus 0.5 --pids 64
+    bellhop exec -n one -- cat /proc/self/status >"$BOX_TMP/status"
+    grep -Eq '^CapEff:[[:space:]]*0000000000000000$' "$BOX_TMP/status"
+    grep -Eq '^CapBnd:[[:space:]]*0000000000000000$' "$BOX_TMP/status"
+    grep -Eq '^NoNewPrivs:[[:space:]]*1$' "$BOX_TMP/status"
+    grep -Eq '^Seccomp:[[:space:]]*2$' "$BOX_TMP/status"
+    [ "$(bellhop exec -n one -- sh -c 'cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes')" = 268435456 ]
+    [ "$(bellhop exec -n one -- sh -c 'cat /sys/fs/cgroup/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids/pids.max')" = 64 ]
+    run ! bellhop exec -n one -- touch /usr/file
+    [[ "$output" == *"Read-only file system"* ]]
+    run ! bellhop exec -n one -- sh -c 'cp /bin/true /tmp/true && /tmp/true'
+    [[ "$output" == *"ermission denied"* ]]
+    bellhop exec -n one -- sh -c 'cp /bin/true ./true && ./true && echo x >~/x'
+    run ! bellhop exec -n one -- python3 -c 'import socket; socket.create_connection(("10.0.0.1", 80), 3)'
+    [[ "$output" == *"nreachable"* ]]
+    bellhop status one --json >"$BOX_TMP/json"
+    jq -e '.enforced.limits == {"pids": 64, "memory_bytes": 268435456, "cpu_millis": 500, "disk_bytes": "unlimited"}' "$BOX_TMP/json"
+    jq -e '.enforced.isolation | .read_only_root and .no_new_privileges and .seccomp' "$BOX_TMP/json"
+    run -4 bellhop snapshot one
+    bellhop rm one
+}
+
+@test "the strictest box of an engine has no capabilities, no new privileges, a root that cannot be written, and no network" {
+    each_engine case_strictest
+}
+
+@test "a runtime that an engine lacks is an error that names it, and auto takes what the engine has" {
+    run -4 bellhop up --name one --provider docker --agent none --empty --runtime runsc --json
+    [[ "$output" == *'"field":"runtime"'* && "$output" == *"no runtime 'runsc'"* ]] || fail "$output"
+    [ -z "$(bellhop ls -q)" ]
+    up one --runtime auto
+    [ "$(bellhop status one --json | jq -r .options.runtime)" = runc ]
+    bellhop rm one
+    run -2 bellhop up --name one --provider docker --agent none --empty --runtime 'a b' --json
+    [[ "$output" == *'"field":"runtime"'* ]]
+}
+
+case_arguments()
+{
+    local long
+
+    up one
+    long=$(head -c 100000 /dev/zero | tr '\0' x)
+    bellhop exec -n one -- python3 -c 'import sys, hashlib; print(len(sys.argv), hashlib.sha256("\0".join(sys.argv[1:]).encode()).hexdigest())' \
+        'a b' '' '"' "'" '$HOME' '`id`' $'line\nline' '*' '-x' 'ä' "$long" >"$BOX_TMP/got"
+    python3 - "$long" >"$BOX_TMP/want" <<'P'
+import hashlib, sys
+a = ['a b', '', '"', "'", '$HOME', '`id`', 'line\nline', '*', '-x', 'ä', sys.argv[1]]
+print(len(a) + 1, hashlib.sha256("\0".join(a).encode()).hexdigest())
+P
+    diff "$BOX_TMP/want" "$BOX_TMP/got"
+    bellhop rm one
+}
+
+@test "arguments arrive byte for byte in a box of an engine" {
+    each_engine case_arguments
+}
+
+# The token is the box's secret: nobody who may look at the engine finds it.
+case_token()
+{
+    local token name
+
+    up one
+    name=$(container_of one)
+    token=$(cat "$BELLHOP_STATE_DIR"/boxes/*/token)
+    [ "${#token}" -ge 32 ]
+    api GET "/containers/$name/json" >"$BOX_TMP/inspect"
+    run ! grep -F "$token" "$BOX_TMP/inspect"
+    api GET "/containers/$name/logs?stdout=1&stderr=1" --output "$BOX_TMP/logs"
+    run ! grep -aF "$token" "$BOX_TMP/logs"
+    api GET "/containers/$name/export" --output "$BOX_TMP/export.tar"
+    [ -s "$BOX_TMP/export.tar" ]
+    run ! grep -aF "$token" "$BOX_TMP/export.tar"
+    run ! bellhop exec -n one -- sudo sh -c "grep -raF '$token' /run /tmp /dev/shm /proc/1/environ /proc/1/cmdline /var/tmp"
+    bellhop rm one
+}
+
+@test "the token of a box is in nothing that the engine shows, logs or keeps" {
+    each_engine case_token
+}
+
+@test "a container with the box's name that is another's is refused and left alone; one of the box itself is adopted" {
+    local id
+
+    # The name is known before the container is made: the store has the box first.
+    up one
+    id=$(bellhop status one --json | jq -r .id)
+    bellhop stop one
+    api DELETE "/containers/bellhop-$id?force=1"
+    jq -n '{Image: "bellhop/tests:1", Entrypoint: ["sleep", "600"], Labels: {"dev.bellhop.box": "other"}}' |
+        api POST "/containers/create?name=bellhop-$id" -d @- >"$BOX_TMP/created"
+    run ! bellhop start one --json
+    [[ "$output" == *"not of this box"* ]] || fail "$output"
+    run ! bellhop rm one
+    [ "$(api GET "/containers/bellhop-$id/json" | jq -r .Id)" = "$(jq -r .Id "$BOX_TMP/created")" ]
+    api DELETE "/containers/bellhop-$id?force=1"
+    bellhop rm one
+    # Two that make the same one: the second finds the name taken, and sees that it is the box's.
+    up two
+    "$BELLHOP" gc
+    [ "$(api GET '/containers/json?all=1' | jq '[.[] | select(.Labels["dev.bellhop.name"] == "two")] | length')" -eq 1 ]
+}
+
+@test "gc of one store leaves the boxes of another store on the same engine alone" {
+    local other=$BOX_TMP/other
+
+    up mine
+    BELLHOP_STATE_DIR=$other bellhop up --name theirs --provider docker --agent none --empty >/dev/null 2>&1
+    bellhop exec mine -- sh -c 'echo mine >file'
+    BELLHOP_STATE_DIR=$other bellhop gc
+    bellhop gc
+    [ "$(bellhop exec mine -- cat file)" = mine ]
+    [ "$(BELLHOP_STATE_DIR=$other bellhop exec theirs -- echo theirs)" = theirs ]
+    # A box whose removal died half-way is removed by its own store's gc alone.
+    BELLHOP_STATE_DIR=$other bellhop rm theirs
+    [ "$(api GET '/containers/json?all=1' | jq '[.[] | select(.Labels["dev.bellhop.store"] != null)] | length')" -eq 1 ]
+}
+
+@test "a box stays with the engine that it was made on" {
+    up one
+    bellhop exec one -- sh -c 'echo here >file'
+    bellhop stop one
+    use_engine podman
+    [ "$(bellhop exec one -- cat file)" = here ]
+    jq -e '.enforced.engine.kind == "docker"' <(bellhop status one --json)
+    bellhop rm one
+}
+
+@test "a snapshot of another provider makes no box of an engine, and the other way round" {
+    bellhop up --name source --provider oci --agent none --empty >/dev/null 2>&1
+    bellhop snapshot source --name s
+    run -4 bellhop up --name one --provider docker --from s --json
+    [[ "$output" == *'"field":"provider"'* ]] || fail "$output"
+    up two
+    bellhop snapshot two --name t
+    run -4 bellhop up --name three --provider oci --from t --json
+    [[ "$output" == *'"field":"provider"'* ]] || fail "$output"
+}
+
+case_snapshot_image()
+{
+    local image
+
+    up one
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop snapshot one --name s
+    bellhop up --from s --name two >/dev/null 2>&1
+    image=$(api GET "/containers/$(container_of two)/json" | jq -r .Image)
+    # A box has the image: it stays until that is gone, too.
+    bellhop snapshots rm s
+    [ "$(bellhop exec two -- cat file)" = kept ]
+    bellhop rm two
+    [ "$(api GET "/images/$image/json" -o /dev/null -w '%{http_code}')" = 404 ]
+    bellhop rm one
+    [ -z "$(ls "$BELLHOP_STATE_DIR/docker-gone")" ]
+}
+
+@test "the image of a snapshot goes with the snapshot, or with the last box that has it" {
+    each_engine case_snapshot_image
+}
+
+@test "an option that an engine cannot honour is refused by name before anything is made" {
+    local option
+
+    for option in 'disk 1G' 'image host'; do
+        # shellcheck disable=SC2086 # two words
+        run -9 bellhop up --name one --provider docker --agent none --empty --json --$option
+        [[ "$output" == *'"code":"unimplemented"'* && "$output" == *"\"field\":\"${option% *}\""* ]] || fail "$output"
+    done
+    run -9 bellhop up --name one --provider process --agent none --empty --read-only --json
+    [[ "$output" == *'"field":"read-only"'* ]] || fail "$output"
+    [ -z "$(bellhop ls -q)" ]
+    [ "$(api GET '/containers/json?all=1' | jq length)" -eq 0 ]
+}
+
+@test "a box that is named with its provider is no box of another one, and nothing is asked of that" {
+    up one
+    [ "$(bellhop exec docker/one -- echo here)" = here ]
+    run -2 bellhop status oci/one --json
+    [[ "$output" == *'"field":"name"'* && "$output" == *"is of the provider 'docker', not 'oci'"* ]] || fail "$output"
+    run -2 bellhop rm process/one
+    run -2 bellhop status nobody/one
+    [ "$(bellhop exec one -- echo here)" = here ]
+}
+
+@test "more connections to a box than its bridge takes wait, and are served when others have ended" {
+    up one
+    python3 - "$BELLHOP_STATE_DIR"/boxes/*/run/agent.sock "$(cat "$BELLHOP_STATE_DIR"/boxes/*/token)" <<'P'
+import socket, sys
+def ask(s):
+    s.sendall(b"GET /v1/health HTTP/1.1\r\nHost: box\r\nX-Access-Token: " + sys.argv[2].encode() + b"\r\n\r\n")
+def answered(s, seconds):
+    s.settimeout(seconds)
+    try:
+        return b" 20" in s.recv(4096)
+    except TimeoutError:
+        return False
+held = []
+for i in range(1024):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    held.append(s)
+late = socket.socket(socket.AF_UNIX)
+late.connect(sys.argv[1])
+ask(late)
+assert not answered(late, 1), "it was served beside 1024 others"
+for s in held[:600]:
+    s.close()
+assert answered(late, 30), "it was never served"
+ask(held[900])
+assert answered(held[900], 30)
+P
+    [ "$(bellhop exec one -- echo served)" = served ]
+    bellhop rm one
+}
+
+docker_is() { [ "$(bellhop providers --json | jq -r '.providers[] | select(.name == "docker") | .usable')" = "$1" ]; }
+
+# The last one: it ends the engine that the others use.
+@test "an engine that ends is unusable at once, says so, and is usable when it is back" {
+    . "$REPO/tests/lib/engines.sh"
+    docker_is true
+    stop_dockerd_hard
+    docker_is false
+    bellhop providers | grep -E '^docker[[:space:]]+no' | grep -F 'the engine'
+    run -5 bellhop up --name one --provider docker --agent none --empty --json
+    [[ "$output" == *'"field":"docker_host"'* ]] || fail "$output"
+    [ -z "$(bellhop ls -q)" ]
+    restart_dockerd
+    docker_is true
+}
