@@ -248,6 +248,7 @@ is_refused_by_engine()
 # can_pause: the box is running. An ordinary user's engine cannot freeze without cgroup v2, and says so.
 can_pause()
 {
+    claims pause || return 1
     run bellhop pause one --json
     [ "$status" -ne 0 ] || return 0
     [[ "${engine:-}" == rootless_* && "$output" == *'"code":"unimplemented"'* ]] || fail "$PROVIDER: $output"

@@ -236,6 +236,7 @@ static void cmd_claims(const struct provider *p)
         {"limit=memory", p->limits & PROVIDER_LIMIT_MEMORY},
         {"limit=disk", p->limits & PROVIDER_LIMIT_DISK},
         {"limit=pids", p->limits & PROVIDER_LIMIT_PIDS},
+        {"pause", p->pauses & PROVIDER_PAUSE_FREEZE},
         {"exit", p->exit != PROVIDER_EXIT_UNKNOWN},
     };
 

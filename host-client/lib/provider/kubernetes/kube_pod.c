@@ -311,7 +311,7 @@ void kube_note_end(const struct provider_box *b, const struct kube_pod *p)
     char why[KUBE_WHY_BYTES];
 
     kube_pod_why(p, why);
-    if (path && *why)
+    if (path && *why && *b->dir) /* the sweep knows no directory */
         (void)io_write_file(AT_FDCWD, path, why, strlen(why), 0600, false, NULL);
 }
 

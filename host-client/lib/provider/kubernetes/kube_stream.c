@@ -9,7 +9,7 @@
 #include "common/io.h"
 #include "common/str.h"
 #include "lib/util/daemon_client.h"
-#include "lib/util/relay.h"
+#include "lib/util/socket_relay.h"
 #include "lib/util/socket.h"
 
 #define SEND_BYTES (32 * 1024)
@@ -204,14 +204,14 @@ static int stream_from_pod(void *arg, struct buf *in, struct buf *out, bool is_e
 int kube_stream_start_take(int websocket, bool is_exec, int *ret_fd, struct err *e)
 {
     struct kube_stream *s = calloc(1, sizeof(*s));
-    struct relay relay = {.left = -1,
-                          .right = websocket,
-                          .to_right = stream_to_pod,
-                          .to_left = stream_from_pod,
-                          .keeps_right = true,
-                          .arg = s,
-                          .done = free,
-                          .stop_fd = -1};
+    struct socket_relay relay = {.left = -1,
+                                 .right = websocket,
+                                 .to_right = stream_to_pod,
+                                 .to_left = stream_from_pod,
+                                 .keeps_right = true,
+                                 .arg = s,
+                                 .done = free,
+                                 .stop_fd = -1};
     int pair[2] = {-1, -1};
     int r = s ? socket_pair(pair, e) : err_oom(e);
 
@@ -223,7 +223,7 @@ int kube_stream_start_take(int websocket, bool is_exec, int *ret_fd, struct err 
     s->is_exec = is_exec;
     relay.left = pair[1];
     relay.has_answer = &s->has_pong;
-    r = relay_start(&relay, e);
+    r = socket_relay_start(&relay, e);
     if (r < 0)
         fd_close(pair[0]);
     else

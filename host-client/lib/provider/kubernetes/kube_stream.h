@@ -1,7 +1,7 @@
 #pragma once
 /*
  * kube_stream: a byte stream to a process or a port of a pod, over a WebSocket of the API server. Its messages begin
- * with the number of a channel. Bounded by relay.h; a ping is answered.
+ * with the number of a channel. Bounded by socket_relay.h; a ping is answered.
  */
 #include "lib/provider/kubernetes/kube_client.h"
 

@@ -418,7 +418,7 @@ static int end_pod(const struct provider_box *b, struct kube *k, int grace_s, bo
         return r;
     kube_name(b, name);
     (void)snprintf(uid, sizeof(uid), "%s", p.uid);
-    if (p.has_ended)
+    if (p.has_ended && *b->dir)
         save_logs(b, k);
     r = kube_delete(k, KUBE_PODS, name, uid, p.has_ended ? 0 : grace_s, e);
     return r < 0 ? r : wait_gone(b, k, uid, force, e);
@@ -523,6 +523,7 @@ static void kube_end_reason(struct provider_box *b, char *out, size_t size)
 /* ---- gc ---- */
 
 struct kube_sweep {
+    struct bh_ctx *ctx;
     struct kube *kube;
     const char *mark;
     bool (*is_kept)(void *arg, const char *id);
@@ -543,8 +544,10 @@ static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t 
         !ctx_is_box_id(box) || !str_has_prefix(name, "bellhop-") ||
         !str_eq(name + strlen("bellhop-"), box) || s->is_kept(s->arg, box))
         return 0;
-    r = kube_delete(s->kube, kind, name, kube_text(obj, "metadata", "uid", NULL),
-                    kind == KUBE_PODS ? KILL_GRACE_S : -1, e);
+    r = kind == KUBE_PODS
+            ? end_pod(&(struct provider_box){.ctx = s->ctx, .id = box, .dir = ""}, s->kube,
+                      KILL_GRACE_S, true, e)
+            : kube_delete(s->kube, kind, name, kube_text(obj, "metadata", "uid", NULL), -1, e);
     (void)snprintf(line, sizeof(line), "removed the %s of '%s', which is gone",
                    kind == KUBE_PODS      ? "pod"
                    : kind == KUBE_CLAIMS  ? "claim"
@@ -581,7 +584,7 @@ static int kube_provider_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, co
     _cleanup_free_ char *engine = NULL, *mark_path = path_join(ctx->state_dir, "mark");
     _cleanup_kube_ struct kube *k = NULL;
     char mark[STORE_MARK_BYTES];
-    struct kube_sweep s = {NULL, mark, is_kept, arg, report, report_arg};
+    struct kube_sweep s = {ctx, NULL, mark, is_kept, arg, report, report_arg};
     int r;
 
     if (!mark_path)
