@@ -17,6 +17,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from up' -l cpus -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l memory -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l disk -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l pids -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l read-only
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l port -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l env -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l env-file -r

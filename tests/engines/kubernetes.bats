@@ -152,11 +152,12 @@ sa_config()
     [ "$(kube get pod "bellhop-$ID" -o 'jsonpath={.metadata.uid}')" != "$uid" ]
 }
 
-@test "a container that takes more memory than its limit ends with OOMKilled" {
-    up --memory 64M
+@test "the cause of an end after memory ran out is OOMKilled" {
+    up --memory 128M
+    run -137 bellhop exec one -- python3 -c 'x = bytearray(300 << 20); print(len(x))'
     kill -9 "$(kube_pid "$ID")"
     wait_until 20 is_state stopped
-    [[ "$(status_of .cause)" == "the box's first process was killed by signal 9"* ]]
+    [[ "$(status_of .cause)" == "the box's first process was killed by signal 9 (OOMKilled"* ]] || fail "$(status_of .cause)"
 }
 
 @test "an object of somebody else with a box's name is not touched" {

@@ -35,15 +35,13 @@ need_cluster()
 # killed.
 start_cluster()
 {
-    local lock
-
-    exec {lock}>"$KUBERNETES_LOCK"
-    flock "$lock"
+    exec {KUBERNETES_LOCK_FD}>"$KUBERNETES_LOCK"
+    flock "$KUBERNETES_LOCK_FD"
     if [ -e "$KUBERNETES_LOCK.test" ]; then
-        cluster down {lock}>&-
+        cluster down {KUBERNETES_LOCK_FD}>&-
     fi
     : >"$KUBERNETES_LOCK.test"
-    cluster up "$@" >"$BATS_FILE_TMPDIR/cluster-env" {lock}>&-
+    cluster up "$@" >"$BATS_FILE_TMPDIR/cluster-env" {KUBERNETES_LOCK_FD}>&-
     source "$BATS_FILE_TMPDIR/cluster-env"
     export PATH KUBECONFIG
 }
@@ -70,7 +68,7 @@ start_boxes_cluster()
 start_kubectl_proxy()
 {
     kubectl --kubeconfig="$KUBE_ADMIN" proxy --reject-paths='^$' --unix-socket="$KUBE_PROXY" \
-        >"$KUBE_PROXY.log" 2>&1 </dev/null 3>&- 4>&- &
+        >"$KUBE_PROXY.log" 2>&1 </dev/null 3>&- 4>&- {KUBERNETES_LOCK_FD}>&- &
     echo $! >"$KUBE_PROXY.pid"
     wait_until 30 curl -sf --unix-socket "$KUBE_PROXY" http://localhost/readyz
 }

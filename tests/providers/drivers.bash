@@ -68,9 +68,9 @@ start_engines()
 # stop_all_engines: for teardown_file.
 stop_all_engines()
 {
+    [ -z "${KUBE_NAMESPACE:-}" ] || stop_boxes_cluster
     [ -d "${ENGINES:-}" ] || return 0
     . "$REPO/tests/lib/engines.sh"
-    [ -z "${KUBE_NAMESPACE:-}" ] || stop_boxes_cluster
     [ -z "${DOCKER_SOCKET:-}" ] || export DOCKER_HOST=unix://$DOCKER_SOCKET
     stop_engines
 }

@@ -78,7 +78,7 @@ static int relay_filter_run(struct relay_way *w)
     if (!w->filter || w->is_filtered || !has_work(w) || w->out.len >= RELAY_BYTES)
         return 0;
     r = w->filter(w->arg, &w->in, &w->out, w->is_eof);
-    /* What it left for want of room comes with the next call; half a frame never becomes a whole one. */
+    /* If it left bytes for want of room, they come with the next call; half a frame never becomes a whole one. */
     w->is_filtered = w->is_eof && (!w->in.len || w->in.len == before);
     if (r == 1) {
         w->is_eof = w->is_filtered = true;

@@ -197,7 +197,7 @@ static void copy_why(char out[KUBE_WHY_BYTES], const char *reason, const char *m
 }
 
 /* The condition with which whoever evicts a pod says so. */
-static const json_t *disruption(const json_t *doc)
+static const json_t *pod_disruption(const json_t *doc)
 {
     json_t *list = json_object_get(json_object_get(doc, "status"), "conditions"), *v;
     size_t i;
@@ -250,7 +250,7 @@ static bool is_unscheduled(const json_t *doc, char out[KUBE_WHY_BYTES])
 
 void kube_pod_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES])
 {
-    const json_t *d = disruption(p->doc);
+    const json_t *d = pod_disruption(p->doc);
 
     out[0] = '\0';
     if (*kube_text(p->doc, "status", "reason", NULL)) /* "Evicted", by the kubelet */
