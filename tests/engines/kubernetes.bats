@@ -111,6 +111,30 @@ sa_config()
     bellhop rm one
 }
 
+# in_pod COMMAND...: with the files that a pod of the service account has, in a mount namespace of its own.
+in_pod()
+{
+    local files=$BOX_TMP/account
+
+    mkdir -p "$files" /run/secrets/kubernetes.io/serviceaccount
+    kube config view --raw --flatten -o json | jq -r '.clusters[0].cluster["certificate-authority-data"]' |
+        base64 -d >"$files/ca.crt"
+    kube create token boxer >"$files/token"
+    printf %s "$KUBE_NAMESPACE" >"$files/namespace"
+    KUBERNETES_SERVICE_HOST=10.231.0.1 KUBERNETES_SERVICE_PORT=16443 unshare --mount --propagation private sh -c '
+        mount --bind "$1" /run/secrets/kubernetes.io/serviceaccount && shift && exec "$@"' in_pod "$files" "$@"
+}
+
+@test "in a pod, the service account and the address of the pod are enough" {
+    unset KUBECONFIG BELLHOP_KUBE_NAMESPACE
+    in_pod "$BELLHOP" up --name one --provider kubernetes --agent none --empty >"$BOX_TMP/up" 2>&1 || fail "$(cat "$BOX_TMP/up")"
+    [ "$(jq -r .way "$BELLHOP_STATE_DIR"/boxes/*/kubernetes.json)" = address ]
+    [ "$(bellhop status one --json | jq -r .enforced.engine.address)" = incluster:10.231.0.1:16443 ]
+    [ "$(bellhop exec one -- echo there)" = there ]
+    in_pod "$BELLHOP" rm one
+    rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
+}
+
 @test "a kubeconfig that wants a plug-in or a wrong context is refused, with the way out" {
     kube config view --raw -o json | jq '.users[0].user = {exec: {command: "aws"}}' >"$BOX_TMP/kubeconfig"
     KUBECONFIG=$BOX_TMP/kubeconfig refuses unimplemented 'kubectl proxy --unix-socket=SOCKET' up_json

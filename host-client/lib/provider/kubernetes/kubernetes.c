@@ -186,13 +186,16 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     return p.is_running;
 }
 
-/* The API server may be away for a moment, as during its own update. True: a pause was made. */
+/*
+ * The API server may be away for a moment, as during its own update; a connection that is cut within the handshake of
+ * TLS looks like one that is refused. True: a pause was made.
+ */
 static bool is_worth_a_retry(const struct provider_box *b, struct kube *k, int r,
                              const struct err *why, int64_t patience_mono_ms)
 {
     const struct kube_pod nothing = {0};
 
-    return r == -ERR_UNAVAILABLE && str_eq(why->field, KUBE_FIELD) &&
+    return (r == -ERR_UNAVAILABLE || r == -ERR_UNAUTHENTICATED) && str_eq(why->field, KUBE_FIELD) &&
            clock_until_ms(patience_mono_ms) > 0 && kube_wait(b, k, &nothing, LOOK_MS, NULL) == 0;
 }
 
