@@ -8,7 +8,7 @@ _bellhop() {
     else
         case $cmd:$prev in
         up:--agent) words="opencode pi none" ;;
-        up:--provider) words="oci docker process" ;;
+        up:--provider) words="oci docker kubernetes process" ;;
         up:--runtime) words="runc crun runsc auto" ;;
         up:--on-timeout) words="stop snapshot rm" ;;
         up:--on-idle) words="pause stop rm keep" ;;

@@ -68,7 +68,8 @@ struct cli_option {
 /* Values that no flag sets, but the environment and the files do. NULL, 0: built-in. */
 struct cli_settings {
     const char *state_dir, *cache_dir, *agent_path, *monitor_path, *recipe_dir, *image_dir,
-        *template_dir, *image_cache_dir, *npm_registry, *docker_host, *debug_log;
+        *template_dir, *image_cache_dir, *npm_registry, *docker_host, *kubeconfig, *kube_context,
+        *kube_namespace, *kube_registry, *debug_log;
     int64_t answer_timeout_ms, provider_timeout_ms, records_for_ms;
 };
 

@@ -75,13 +75,15 @@ static json_t *options_json(const struct bh_options *o)
         "idle_ms", (json_int_t)l->idle_ms, "source", l->source);
     json_t *lists = json_object();
     json_t *lib = json_pack(
-        "{s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:I, s:I, s:I}", "state_dir",
-        o->state_dir, "cache_dir", o->cache_dir, "agent_path", o->agent_path, "monitor_path",
-        o->monitor_path, "recipe_dir", o->recipe_dir, "image_dir", o->image_dir, "npm_registry",
-        o->npm_registry, "template_dir", o->template_dir, "image_cache_dir", o->image_cache_dir,
-        "docker_host", o->docker_host, "answer_timeout_ms", (json_int_t)o->answer_timeout_ms,
-        "records_for_ms", (json_int_t)o->records_for_ms, "provider_timeout_ms",
-        (json_int_t)o->provider_timeout_ms);
+        "{s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:I, "
+        "s:I, s:I}",
+        "state_dir", o->state_dir, "cache_dir", o->cache_dir, "agent_path", o->agent_path,
+        "monitor_path", o->monitor_path, "recipe_dir", o->recipe_dir, "image_dir", o->image_dir,
+        "npm_registry", o->npm_registry, "template_dir", o->template_dir, "image_cache_dir",
+        o->image_cache_dir, "docker_host", o->docker_host, "kubeconfig", o->kubeconfig,
+        "kube_context", o->kube_context, "kube_namespace", o->kube_namespace, "kube_registry",
+        o->kube_registry, "answer_timeout_ms", (json_int_t)o->answer_timeout_ms, "records_for_ms",
+        (json_int_t)o->records_for_ms, "provider_timeout_ms", (json_int_t)o->provider_timeout_ms);
 
     /* An absent list allows everything; an empty one would allow nothing. */
     if (l->providers)

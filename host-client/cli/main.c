@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/docker_host.h"
+#include "cli/kube_place.h"
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/clock.h"
@@ -131,7 +132,7 @@ static int open_context(struct cli *c, struct bh_error *err)
     _cleanup_free_ char *token = NULL;
     _cleanup_free_ char *state = default_state_dir();
     _cleanup_free_ char *cache = default_cache_dir();
-    _cleanup_free_ char *docker_host = NULL;
+    _cleanup_free_ char *docker_host = NULL, *kubeconfig = NULL;
     const struct cli_settings *s = &c->settings;
     char actor[64];
     struct err e = {0};
@@ -158,6 +159,12 @@ static int open_context(struct cli *c, struct bh_error *err)
     c->opts.daemon_ca = c->daemon_ca;
     r = docker_host_resolve(s->docker_host, &docker_host, &e);
     c->opts.docker_host = docker_host;
+    if (r == 0)
+        r = kube_place_resolve(s->kubeconfig, &kubeconfig, &e);
+    c->opts.kubeconfig = kubeconfig;
+    c->opts.kube_context = s->kube_context;
+    c->opts.kube_namespace = s->kube_namespace;
+    c->opts.kube_registry = s->kube_registry;
     if (r == 0)
         r = check_daemon(c, &e);
     c->opts.daemon = c->daemon;

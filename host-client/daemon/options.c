@@ -52,13 +52,12 @@ static const struct option long_options[] = {
 #define LIMIT(member, fn) JX(struct bh_limits, member, fn, 0)
 
 static const struct jx_field lib_fields[] = {
-    LIB(state_dir, jx_str),           LIB(cache_dir, jx_str),
-    LIB(agent_path, jx_str),          LIB(monitor_path, jx_str),
-    LIB(recipe_dir, jx_str),          LIB(image_dir, jx_str),
-    LIB(npm_registry, jx_str),        LIB(docker_host, jx_str),
-    LIB(template_dir, jx_str),        LIB(image_cache_dir, jx_str),
-    LIB(answer_timeout_ms, jx_i64),   LIB(records_for_ms, jx_i64),
-    LIB(provider_timeout_ms, jx_i64), {0},
+    LIB(state_dir, jx_str),      LIB(cache_dir, jx_str),           LIB(agent_path, jx_str),
+    LIB(monitor_path, jx_str),   LIB(recipe_dir, jx_str),          LIB(image_dir, jx_str),
+    LIB(npm_registry, jx_str),   LIB(docker_host, jx_str),         LIB(kubeconfig, jx_str),
+    LIB(kube_context, jx_str),   LIB(kube_namespace, jx_str),      LIB(kube_registry, jx_str),
+    LIB(template_dir, jx_str),   LIB(image_cache_dir, jx_str),     LIB(answer_timeout_ms, jx_i64),
+    LIB(records_for_ms, jx_i64), LIB(provider_timeout_ms, jx_i64), {0},
 };
 
 static const struct jx_field limit_fields[] = {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "common/cleanup.h"
@@ -146,7 +147,7 @@ void monitor_end_idle_time(struct monitor *m)
 void monitor_end_by_itself(struct monitor *m)
 {
     _cleanup_close_ int lock = -1;
-    char cause[MONITOR_CAUSE_BYTES];
+    char cause[MONITOR_CAUSE_BYTES], reason[160] = "";
     int status = 0;
 
     if (!exit_watch_status(&m->exit, &status))
@@ -157,6 +158,12 @@ void monitor_end_by_itself(struct monitor *m)
     else
         (void)snprintf(cause, sizeof(cause), "the box's first process exited with %d",
                        WEXITSTATUS(status));
+    exit_watch_reason(&m->exit, reason, sizeof(reason));
+    if (*reason) {
+        size_t n = strlen(cause);
+
+        (void)snprintf(cause + n, sizeof(cause) - n, " (%s)", reason);
+    }
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) == 0)
         monitor_end_locked(m, "box", cause, false);
     else

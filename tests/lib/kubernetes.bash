@@ -35,17 +35,98 @@ need_cluster()
 # killed.
 start_cluster()
 {
-    local lock
-
-    exec {lock}>"$KUBERNETES_LOCK"
-    flock "$lock"
+    exec {KUBERNETES_LOCK_FD}>"$KUBERNETES_LOCK"
+    flock "$KUBERNETES_LOCK_FD"
     if [ -e "$KUBERNETES_LOCK.test" ]; then
-        cluster down {lock}>&-
+        cluster down {KUBERNETES_LOCK_FD}>&-
     fi
     : >"$KUBERNETES_LOCK.test"
-    cluster up "$@" >"$BATS_FILE_TMPDIR/cluster-env" {lock}>&-
+    cluster up "$@" >"$BATS_FILE_TMPDIR/cluster-env" {KUBERNETES_LOCK_FD}>&-
     source "$BATS_FILE_TMPDIR/cluster-env"
     export PATH KUBECONFIG
+}
+
+# start_boxes_cluster [OPTION...]: a cluster with the image of the tests, the namespace `boxes` under Pod Security
+# `restricted`, disks for claims, and the runtime class `runc`. Then KUBE_ADMIN is the administrator's kubeconfig.
+start_boxes_cluster()
+{
+    local top=${CLUSTER%/tests/*}
+
+    start_cluster "$@" "$(readlink -f "$top/build/image/tests")/oci.tar"
+    export KUBE_ADMIN=$KUBECONFIG KUBE_NAMESPACE=boxes KUBE_PROXY=$BATS_FILE_TMPDIR/kubectl-proxy
+    export BELLHOP_KUBE_NAMESPACE=$KUBE_NAMESPACE
+    mkdir -p "$BATS_FILE_TMPDIR/volumes"
+    kube create namespace "$KUBE_NAMESPACE"
+    kube label namespace "$KUBE_NAMESPACE" pod-security.kubernetes.io/enforce=restricted
+    make_volumes 100 10Gi
+    make_volumes 10 1Gi
+    kube create -f - <<<'{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "runc"}, "handler": "runc"}'
+    wait_until 30 kube get serviceaccount default
+}
+
+# start_kubectl_proxy: with the calls that it refuses by default.
+start_kubectl_proxy()
+{
+    kubectl --kubeconfig="$KUBE_ADMIN" proxy --reject-paths='^$' --unix-socket="$KUBE_PROXY" \
+        >"$KUBE_PROXY.log" 2>&1 </dev/null 3>&- 4>&- {KUBERNETES_LOCK_FD}>&- &
+    echo $! >"$KUBE_PROXY.pid"
+    wait_until 30 curl -sf --unix-socket "$KUBE_PROXY" http://localhost/readyz
+}
+
+stop_boxes_cluster()
+{
+    [ ! -e "$KUBE_PROXY.pid" ] || kill "$(cat "$KUBE_PROXY.pid")"
+    stop_cluster
+}
+
+kube() { kubectl --kubeconfig="$KUBE_ADMIN" -n "$KUBE_NAMESPACE" "$@"; }
+
+# make_volumes N SIZE: a claim takes the smallest that is large enough. They are directories of this machine, which each
+# node sees; a cluster of people has a storage class that makes them.
+make_volumes()
+{
+    local i dir
+
+    for ((i = 0; i < $1; i++)); do
+        dir=$(mktemp -d "$BATS_FILE_TMPDIR/volumes/v-$2-XXXXXX")
+        jq -n --arg dir "$dir" --arg name "$(basename "$dir" | tr 'A-Z' 'a-z')-$i" --arg size "$2" '
+            {apiVersion: "v1", kind: "PersistentVolume", metadata: {name: $name}, spec: {
+            capacity: {storage: $size}, accessModes: ["ReadWriteOnce"], persistentVolumeReclaimPolicy: "Retain",
+            local: {path: $dir}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [
+            {key: "kubernetes.io/hostname", operator: "Exists"}]}]}}}}'
+    done | kube create -f - >/dev/null
+}
+
+# use_cluster (kubernetes|kubernetes_proxy): the commands and the driver of tests/providers use it.
+use_cluster()
+{
+    case $1 in
+    kubernetes) KUBE_PLACE=kubeconfig:$KUBE_ADMIN ;;
+    kubernetes_proxy) KUBE_PLACE="proxy:$KUBE_PROXY?reach=address" ;;
+    esac
+    export KUBE_PLACE KUBECONFIG=$KUBE_PLACE
+}
+
+# kube_objects [SELECTOR]: what boxes have in the namespace: "Pod bellhop-...".
+kube_objects()
+{
+    kube get pods,secrets,persistentvolumeclaims,networkpolicies -l "${1:-dev.bellhop.box}" -o json |
+        jq -r '.items[] | .kind + " " + .metadata.name'
+}
+
+# kube_pid ID: the first process of the box's pod, on this machine: the nodes are here.
+kube_pid()
+{
+    local uid file
+
+    uid=$(kube get pod "bellhop-$1" -o 'jsonpath={.metadata.uid}' 2>/dev/null) || return 1
+    for file in $(grep -lE "pod($uid|${uid//-/_})" /proc/[0-9]*/cgroup 2>/dev/null); do
+        if [ "$(cat "${file%/cgroup}/comm")" = bellhopd ] && grep -q '^NSpid:.*[[:space:]]1$' "${file%/cgroup}/status"; then
+            basename "${file%/cgroup}"
+            return
+        fi
+    done
+    return 1
 }
 
 stop_cluster()

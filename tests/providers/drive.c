@@ -1,7 +1,7 @@
 /*
  * drive: drives a provider without a monitor, for the tests of the provider itself.
  *   drive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|pid|health|inspect|sweep) [KEY=VALUE...]
- * The engine of a provider that has one is DOCKER_HOST's.
+ * The engine of a provider that has one is DOCKER_HOST's, or KUBE_PLACE's with KUBE_NAMESPACE.
  * Keys: provider (default: oci), image, image_dir, runtime, network, privilege, dest, memory, cpu, pids, allow (repeated),
  * env (repeated), id, name, grace.
  */
@@ -55,8 +55,6 @@ static int set_option(struct drive *d, const char *key, const char *value)
     if (str_eq(key, "provider")) {
         set_text(&d->spec.provider, value);
         d->provider = provider_find(value);
-        if (d->provider && d->provider->dial && getenv("DOCKER_HOST"))
-            set_text(&d->spec.engine, getenv("DOCKER_HOST"));
         return d->provider ? 0 : -1;
     }
     if (str_eq(key, "allow"))
@@ -93,6 +91,8 @@ static void defaults(struct drive *d, char *state_dir, char *agent)
         abort();
     d->ctx.agent_path = agent;
     d->ctx.docker_host = getenv("DOCKER_HOST");
+    d->ctx.kubeconfig = getenv("KUBE_PLACE");
+    d->ctx.kube_namespace = getenv("KUBE_NAMESPACE");
     d->spec = (struct spec){.provider = strdup(provider_at(0)->name),
                             .image = strdup("test"),
                             .image_dir = strdup(""),
@@ -104,6 +104,20 @@ static void defaults(struct drive *d, char *state_dir, char *agent)
                             .privilege = strdup("sudo"),
                             .on_timeout = strdup("stop"),
                             .pids = SPEC_PIDS};
+}
+
+/* Each call is a process of its own, and none but prepare() asks check(). */
+static void set_engine(struct drive *d)
+{
+    char text[4096];
+
+    if (str_eq(d->spec.provider, "docker") && getenv("DOCKER_HOST"))
+        set_text(&d->spec.engine, getenv("DOCKER_HOST"));
+    if (!str_eq(d->spec.provider, "kubernetes"))
+        return;
+    (void)snprintf(text, sizeof(text), "%s%cnamespace=%s", d->ctx.kubeconfig,
+                   strchr(d->ctx.kubeconfig, '?') ? '&' : '?', d->ctx.kube_namespace);
+    set_text(&d->spec.engine, text);
 }
 
 static int cmd_probe(struct drive *d, struct err *e)
@@ -222,6 +236,7 @@ static void cmd_claims(const struct provider *p)
         {"limit=memory", p->limits & PROVIDER_LIMIT_MEMORY},
         {"limit=disk", p->limits & PROVIDER_LIMIT_DISK},
         {"limit=pids", p->limits & PROVIDER_LIMIT_PIDS},
+        {"pause", p->pauses & PROVIDER_PAUSE_FREEZE},
         {"exit", p->exit != PROVIDER_EXIT_UNKNOWN},
     };
 
@@ -285,6 +300,7 @@ int main(int argc, char **argv)
         if (set_option(&d, argv[i], eq + 1) < 0)
             return 2;
     }
+    set_engine(&d);
     if (asprintf(&dir, "%s/boxes/%s", argv[1], d.box.id) < 0)
         return 2;
     d.box.dir = dir;

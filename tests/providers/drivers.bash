@@ -13,6 +13,11 @@ DRIVERS_ROOTLESS=(
     'docker|--provider docker|network=user|rootless_docker'
     'docker|--provider docker|network=user|rootless_podman'
 )
+# By the kubeconfig, and by kubectl's proxy and the pods' own addresses.
+DRIVERS_KUBERNETES=(
+    'kubernetes|--provider kubernetes|network=user|kubernetes'
+    'kubernetes|--provider kubernetes|network=user|kubernetes_proxy'
+)
 
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 REPO=$BATS_TEST_DIRNAME/../..
@@ -40,6 +45,7 @@ start_engines()
     . "$REPO/tests/lib/engines.sh"
     for row in "${DRIVERS[@]}"; do
         engine=${row##*|}
+        [ -z "$engine" ] || "$BELLHOP_BUILD/bellhop" image build "$REPO/tests/lib/image" --form oci >/dev/null
         case $engine in
         docker)
             start_dockerd
@@ -52,15 +58,17 @@ start_engines()
             ;;
         rootless_docker) start_rootless_dockerd ;;
         rootless_podman) start_rootless_podman ;;
+        kubernetes) start_boxes_cluster ;;
+        kubernetes_proxy) start_kubectl_proxy ;;
         esac
     done
     unset DOCKER_HOST
-    [ -z "$engine" ] || "$BELLHOP_BUILD/bellhop" image build "$REPO/tests/lib/image" --form oci >/dev/null
 }
 
 # stop_all_engines: for teardown_file.
 stop_all_engines()
 {
+    [ -z "${KUBE_NAMESPACE:-}" ] || stop_boxes_cluster
     [ -d "${ENGINES:-}" ] || return 0
     . "$REPO/tests/lib/engines.sh"
     [ -z "${DOCKER_SOCKET:-}" ] || export DOCKER_HOST=unix://$DOCKER_SOCKET
@@ -74,6 +82,10 @@ use_engine()
 
     unset DOCKER_HOST
     case $1 in
+    kubernetes | kubernetes_proxy)
+        use_cluster "$1"
+        return
+        ;;
     docker) socket=$DOCKER_SOCKET ;;
     podman) socket=$PODMAN_SOCKET ;;
     rootless_docker) socket=$ROOTLESS_DOCKER_SOCKET ;;

@@ -162,6 +162,16 @@ struct bh_options {
      * have it by default. "context:NAME": of a context of Docker's command that is not there, which is refused when an
      * engine is needed. A box stays with the engine that it was made on. */
     const char *docker_host;
+    /*
+     * The cluster of the provider "kubernetes", for boxes that are made: a kubeconfig's path, "proxy:SOCKET" (of
+     * 'kubectl proxy --unix-socket=SOCKET') or "incluster:HOST:PORT" (in a pod: its service account). The last two, and
+     * "kubeconfig:PATH", may end with "?reach=address", "exec" or "forward": the way to the guest agent. NULL: none. A
+     * box stays with the cluster that it was made in.
+     */
+    const char *kubeconfig;
+    const char *kube_context;   /* of the kubeconfig; NULL: the current one */
+    const char *kube_namespace; /* NULL: the context's, else "default" */
+    const char *kube_registry;  /* the prefix of our images' names; NULL: "docker.io/bellhop" */
 };
 
 struct bh_ctx;
@@ -198,7 +208,7 @@ struct bh_create_options {
     /* [a-z0-9] then [a-z0-9-]{0,62}. NULL: after the project or the repository, with a short hash
      * when another project's box has that name. */
     const char *name;
-    const char *provider; /* "oci" (default), "docker", "process" */
+    const char *provider; /* "oci" (default), "docker", "kubernetes", "process" */
     const char *image;    /* NAME, NAME:VERSION, a path, or "host"; NULL: "slim" */
     /* oci: "runc", "crun", "runsc"; docker: one that the engine knows, or "auto": gVisor where the engine has it.
      * NULL: the first that works, or the engine's default. */

@@ -198,6 +198,9 @@ struct provider {
      * with PROVIDER_EXIT_ASKED alone. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
                        struct err *e);
+    /* Or NULL: why a run has ended, in the engine's own words ("OOMKilled"); "": it gave no reason. Asked after
+     * find() or exit_status() has told the end. */
+    void (*end_reason)(struct provider_box *b, char *out, size_t size);
     /* The isolation and limits in force, read back from the kernel (/proc/PID/status, cgroup
      * files, ...):
      * {"isolation":{"user_namespace":true,"seccomp":true,...},"limits":{...},"network":{...},
@@ -214,6 +217,7 @@ struct provider {
 #define PROVIDERS(ROW) \
     ROW(oci) \
     ROW(docker) \
+    ROW(kubernetes) \
     ROW(process)
 
 /* Boxes of these cannot be asked for: provider_find() alone knows them. */

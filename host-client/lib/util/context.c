@@ -198,6 +198,10 @@ void bh_get_options(const struct bh_ctx *ctx, struct bh_options *ret_opts)
         .daemon_token = ctx->daemon_token,
         .daemon_ca = ctx->daemon_ca,
         .docker_host = ctx->docker_host,
+        .kubeconfig = ctx->kubeconfig,
+        .kube_context = ctx->kube_context,
+        .kube_namespace = ctx->kube_namespace,
+        .kube_registry = ctx->kube_registry,
     };
 
     memcpy(ret_opts, &o, o.size);
@@ -387,6 +391,17 @@ static int copy_text(const char *given, char **ret, struct err *e)
     return given && !*ret ? err_oom(e) : 0;
 }
 
+static int copy_kube(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
+{
+    int r = copy_text(o->kubeconfig, &ctx->kubeconfig, e);
+
+    if (r == 0)
+        r = copy_text(o->kube_context, &ctx->kube_context, e);
+    if (r == 0)
+        r = copy_text(o->kube_namespace, &ctx->kube_namespace, e);
+    return r < 0 ? r : copy_text(o->kube_registry, &ctx->kube_registry, e);
+}
+
 static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *e)
 {
     int r;
@@ -442,7 +457,9 @@ static int ctx_fill(struct bh_ctx *ctx, const struct bh_options *o, struct err *
         r = copy_text(o->daemon_token, &ctx->daemon_token, e);
     if (r == 0)
         r = copy_text(o->daemon_ca, &ctx->daemon_ca, e);
-    return r < 0 ? r : copy_text(o->docker_host, &ctx->docker_host, e);
+    if (r == 0)
+        r = copy_text(o->docker_host, &ctx->docker_host, e);
+    return r < 0 ? r : copy_kube(ctx, o, e);
 }
 
 int ctx_new(const struct bh_options *opts, struct bh_ctx **ret, struct err *e)
@@ -486,6 +503,10 @@ struct bh_ctx *ctx_free(struct bh_ctx *ctx)
     free(ctx->daemon_token);
     free(ctx->daemon_ca);
     free(ctx->docker_host);
+    free(ctx->kubeconfig);
+    free(ctx->kube_context);
+    free(ctx->kube_namespace);
+    free(ctx->kube_registry);
     free(ctx);
     return NULL;
 }

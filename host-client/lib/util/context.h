@@ -35,9 +35,10 @@ struct bh_ctx {
     int64_t restart_until_mono_ms; /* it is gone: calls wait for it until then; 0: it is there */
     char *daemon_url, *daemon_token, *daemon_ca; /* as given, for further contexts; or NULL */
     char *docker_host;                           /* or NULL */
-    char *actor;                                 /* of the events that its calls cause */
-    int64_t records_for_ms;                      /* 0: the store's default */
-    uint32_t box_max_files;                      /* 0: as this process */
+    char *kubeconfig, *kube_context, *kube_namespace, *kube_registry; /* or NULL */
+    char *actor;            /* of the events that its calls cause */
+    int64_t records_for_ms; /* 0: the store's default */
+    uint32_t box_max_files; /* 0: as this process */
     struct debug debug;
     struct bh_limits limits_copy;
     const char *const *host_env;    /* the caller's, or NULL */

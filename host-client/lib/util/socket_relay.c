@@ -21,6 +21,8 @@ struct relay_way {
     bool is_eof;        /* `from` has ended */
     bool is_filtered;   /* the filter has seen the end */
     bool is_shut;       /* `to` was shut down */
+    bool keeps_to;      /* not really */
+    const bool *has_answer;
 };
 
 static void relay_way_init(struct relay_way *w, int from, int to, relay_filter filter, void *arg)
@@ -63,12 +65,26 @@ static int relay_pull(struct relay_way *w)
     return 0;
 }
 
+static bool has_work(const struct relay_way *w)
+{
+    return w->in.len || w->is_eof || (w->has_answer && *w->has_answer);
+}
+
 static int relay_filter_run(struct relay_way *w)
 {
-    if (!w->filter || w->is_filtered || (!w->in.len && !w->is_eof) || w->out.len >= RELAY_BYTES)
+    size_t before = w->in.len;
+    int r;
+
+    if (!w->filter || w->is_filtered || !has_work(w) || w->out.len >= RELAY_BYTES)
         return 0;
-    w->is_filtered = w->is_eof;
-    return w->filter(w->arg, &w->in, &w->out, w->is_eof);
+    r = w->filter(w->arg, &w->in, &w->out, w->is_eof);
+    /* If it left bytes for want of room, they come with the next call; half a frame never becomes a whole one. */
+    w->is_filtered = w->is_eof && (!w->in.len || w->in.len == before);
+    if (r == 1) {
+        w->is_eof = w->is_filtered = true;
+        buf_clear(&w->in);
+    }
+    return r < 0 ? r : 0;
 }
 
 static int relay_push(struct relay_way *w)
@@ -82,7 +98,8 @@ static int relay_push(struct relay_way *w)
     }
     if (w->is_eof && !w->out.len && (!w->filter || w->is_filtered) && !w->is_shut) {
         w->is_shut = true;
-        (void)shutdown(w->to, SHUT_WR);
+        if (!w->keeps_to)
+            (void)shutdown(w->to, SHUT_WR);
     }
     return 0;
 }
@@ -122,6 +139,8 @@ static void relay_loop(struct relay_way *right, struct relay_way *left, int stop
             return;
         if (p[2].revents || relay_turn(right) < 0 || relay_turn(left) < 0)
             return;
+        if (right->has_answer && *right->has_answer && relay_turn(right) < 0)
+            return;
     }
 }
 
@@ -130,6 +149,8 @@ void socket_relay_run(struct socket_relay *r)
     struct relay_way right, left;
 
     relay_way_init(&right, r->left, r->right, r->to_right, r->arg);
+    right.has_answer = r->has_answer;
+    right.keeps_to = r->keeps_right;
     relay_way_init(&left, r->right, r->left, r->to_left, r->arg);
     relay_loop(&right, &left, r->stop_fd);
     relay_way_done(&right);

@@ -13,7 +13,7 @@
 
 /*
  * Moves bytes of `in` to `out`, and consumes what it has read; `out` has room for RELAY_BYTES more. is_eof: the source
- * has ended, and `in` has its last bytes. A negative result ends the relay.
+ * has ended, and `in` has its last bytes. A negative result ends the relay; 1: the source has ended by its own word.
  */
 typedef int (*relay_filter)(void *arg, struct buf *in, struct buf *out, bool is_eof);
 
@@ -21,6 +21,9 @@ struct socket_relay {
     int left, right;       /* owned: socket_relay_run() closes both */
     relay_filter to_right; /* or NULL */
     relay_filter to_left;
+    /* Or NULL: while it is true, to_right is called without input, too: it has something to answer. */
+    const bool *has_answer;
+    bool keeps_right; /* to_right has told the end by itself: `right` is not shut down */
     void *arg;
     void (*done)(void *arg); /* called once at the end, with the descriptors closed; or NULL */
     int stop_fd;             /* readable: the relay ends; -1: none. Borrowed */

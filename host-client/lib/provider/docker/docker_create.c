@@ -8,7 +8,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/provider/docker/docker.h"
-#include "lib/provider/docker/docker_user.h"
+#include "lib/provider/image_user.h"
 #include "lib/provider/store_mark.h"
 
 #define LISTEN_ADDRESS "0.0.0.0:4711"
@@ -63,7 +63,7 @@ struct memory_dir {
 #define MEMORY_DIRS_MAX 6
 
 /* The first two are never on a disk: the agent's socket, and secrets. */
-static size_t list_memory_dirs(const struct provider_box *b, const struct docker_user *user,
+static size_t list_memory_dirs(const struct provider_box *b, const struct image_user *user,
                                struct memory_dir out[MEMORY_DIRS_MAX])
 {
     static const char small[] = "rw,nosuid,nodev,noexec,size=4m";
@@ -90,7 +90,7 @@ static size_t list_memory_dirs(const struct provider_box *b, const struct docker
  * of mode 0600.
  */
 static json_t *new_memory_dirs(const struct provider_box *b, const struct docker_facts *f,
-                               const struct docker_user *user)
+                               const struct image_user *user)
 {
     struct memory_dir list[MEMORY_DIRS_MAX];
     size_t n = list_memory_dirs(b, user, list);
@@ -130,7 +130,7 @@ static const char *network_of(const struct spec *s)
 
 /* The engine's own restart would start an agent without a token: the box's monitor decides what follows an end. */
 static json_t *new_host_config(const struct provider_box *b, const struct docker_facts *f,
-                               const struct docker_user *user)
+                               const struct image_user *user)
 {
     bool publishes = str_eq(b->spec->network, "user") && (f->is_rootless || f->is_desktop);
     json_t *host =
@@ -158,7 +158,7 @@ static json_t *new_host_config(const struct provider_box *b, const struct docker
 }
 
 /* Without a network of its own, the agent listens on its socket alone. */
-static json_t *new_arguments(const struct provider_box *b, const struct docker_user *user)
+static json_t *new_arguments(const struct provider_box *b, const struct image_user *user)
 {
     json_t *args =
         json_pack("[s, s, s, s, s, s, s, s, s]", "--init", "--unix", docker_agent_socket(b->spec),
@@ -173,7 +173,7 @@ static json_t *new_arguments(const struct provider_box *b, const struct docker_u
 
 /* The token comes through standard input, once: it is in no file, variable or argument of the engine. */
 static json_t *new_config(const struct provider_box *b, const struct docker_facts *f,
-                          const struct docker_user *user, const char *image, const char *tag,
+                          const struct image_user *user, const char *image, const char *tag,
                           const char *mark)
 {
     char owner[32];
@@ -221,7 +221,7 @@ static int add_dir(struct buf *tar, const char *path, unsigned mode, uint32_t ui
 
 /* The project's directory, and those that need to be there before the container starts. */
 static int make_dirs(const struct provider_box *b, struct engine *d, const char *name,
-                     const struct docker_facts *f, const struct docker_user *user, struct err *e)
+                     const struct docker_facts *f, const struct image_user *user, struct err *e)
 {
     struct memory_dir list[MEMORY_DIRS_MAX];
     size_t n = f->is_podman ? list_memory_dirs(b, user, list) : 0;
@@ -247,10 +247,10 @@ int docker_create_container(const struct provider_box *b, struct engine *d, cons
                             const char *image, const char *tag, struct err *e)
 {
     struct docker_facts facts = {0};
-    struct docker_user user;
+    struct image_user user;
     char mark[STORE_MARK_BYTES], path[128];
     _cleanup_json_ json_t *config = NULL;
-    int r = docker_user_of(b, &user, e);
+    int r = image_user_of(b->spec, &user, e);
 
     if (r == 0)
         r = store_mark(b->ctx, mark, e);

@@ -13,7 +13,6 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/docker/docker.h"
-#include "lib/provider/docker/docker_user.h"
 
 #define MANIFEST_BYTES ((size_t)1 << 20)
 #define DIGEST_BYTES 72 /* "sha256:" and 64 digits */
@@ -28,26 +27,6 @@ static int read_image_json(const char *dir, const char *name, json_t **ret, stru
     if (r == 0)
         r = jx_parse(text, len, ret, e);
     return r < 0 ? err_wrap(e, r, "the image '%s'", dir) : 0;
-}
-
-int docker_user_of(const struct provider_box *b, struct docker_user *ret, struct err *e)
-{
-    _cleanup_json_ json_t *manifest = NULL;
-    json_t *user;
-    const char *name;
-    int r = read_image_json(b->spec->image_dir, "manifest.json", &manifest, e);
-
-    if (r < 0)
-        return r;
-    user = json_object_get(manifest, "user");
-    name = json_string_value(json_object_get(user, "name"));
-    if (!name || !*name || strlen(name) >= sizeof(ret->name))
-        return err_field(e, ERR_PRECONDITION, "image", "the image '%s' names no user",
-                         b->spec->image_dir);
-    (void)snprintf(ret->name, sizeof(ret->name), "%s", name);
-    ret->uid = (uint32_t)json_integer_value(json_object_get(user, "uid"));
-    ret->gid = (uint32_t)json_integer_value(json_object_get(user, "gid"));
-    return 0;
 }
 
 /* ---- its names ---- */

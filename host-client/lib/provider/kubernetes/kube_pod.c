@@ -1,0 +1,326 @@
+/* kube_pod: the objects of a box in the cluster: found by their name, proved by their labels. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/kubernetes/kubernetes.h"
+#include "lib/provider/store_mark.h"
+#include "lib/util/socket.h"
+
+#define END_FILE "kubernetes-end"
+#define BLIND_MS 500 /* between two looks without a watch */
+
+void kube_name(const struct provider_box *b, char out[KUBE_NAME_BYTES])
+{
+    (void)snprintf(out, KUBE_NAME_BYTES, "bellhop-%.16s", b->id);
+}
+
+int kube_open_box(const struct provider_box *b, struct kube **ret, struct err *e)
+{
+    return kube_open(b->ctx, b->spec->engine, provider_deadline(b), ret, e);
+}
+
+/* ---- finding ---- */
+
+/* Anybody who may make objects may give them our names. */
+static int check_labels(const struct provider_box *b, const json_t *doc, struct err *e)
+{
+    char mark[STORE_MARK_BYTES];
+    int r = store_mark(b->ctx, mark, e);
+
+    if (r < 0)
+        return r;
+    if (str_eq(kube_text(doc, "metadata", "labels", KUBE_LABEL_BOX, NULL), b->id) &&
+        str_eq(kube_text(doc, "metadata", "labels", KUBE_LABEL_STORE, NULL), mark))
+        return *kube_text(doc, "metadata", "uid", NULL)
+                   ? 0
+                   : err_set(e, ERR_DATA_LOSS, "the cluster's answer has no uid");
+    return err_set(e, ERR_EXISTS,
+                   "the namespace has an object 'bellhop-%s' that is not of this box", b->id);
+}
+
+int kube_find(const struct provider_box *b, struct kube *k, enum kube_kind kind, json_t **ret,
+              struct err *e)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    char name[KUBE_NAME_BYTES];
+    struct err why = {0};
+    int r;
+
+    kube_name(b, name);
+    r = kube_get(k, kind, name, &doc, &why);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = check_labels(b, doc, &why);
+    if (r < 0) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    *ret = TAKE(doc);
+    return 1;
+}
+
+/* The state of the box's container: there is one beside it, which has ended by then. */
+static const json_t *box_state(const json_t *doc)
+{
+    json_t *list = json_object_get(json_object_get(doc, "status"), "containerStatuses"), *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(kube_text(v, "name", NULL), KUBE_CONTAINER))
+            return json_object_get(v, "state");
+    return NULL;
+}
+
+static bool has_condition(const json_t *doc, const char *type, const char *status)
+{
+    json_t *list = json_object_get(json_object_get(doc, "status"), "conditions"), *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(kube_text(v, "type", NULL), type))
+            return str_eq(kube_text(v, "status", NULL), status);
+    return false;
+}
+
+static void read_pod(json_t *doc, struct kube_pod *ret)
+{
+    const json_t *state = box_state(doc);
+    const json_t *ended = json_object_get(state, "terminated");
+    const char *phase = kube_text(doc, "status", "phase", NULL);
+
+    *ret = (struct kube_pod){
+        .doc = doc,
+        .uid = kube_text(doc, "metadata", "uid", NULL),
+        .version = kube_text(doc, "metadata", "resourceVersion", NULL),
+        .phase = phase,
+        .address = kube_text(doc, "status", "podIP", NULL),
+        .node = kube_text(doc, "spec", "nodeName", NULL),
+        .is_running = json_object_get(state, "running") && str_eq(phase, "Running"),
+        .is_ready = has_condition(doc, "Ready", "True"),
+        .is_ending = *kube_text(doc, "metadata", "deletionTimestamp", NULL) != '\0',
+        .has_ended = ended != NULL,
+        .exit_code = (int)json_integer_value(json_object_get(ended, "exitCode")),
+    };
+}
+
+int kube_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret, struct err *e)
+{
+    json_t *doc = NULL;
+    int r = kube_find(b, k, KUBE_PODS, &doc, e);
+
+    if (r == 1)
+        read_pod(doc, ret);
+    return r;
+}
+
+void kube_pod_done(struct kube_pod *p)
+{
+    json_decref(p->doc);
+    *p = (struct kube_pod){0};
+}
+
+int kube_make(const struct provider_box *b, struct kube *k, enum kube_kind kind, const json_t *body,
+              struct err *e)
+{
+    _cleanup_json_ json_t *found = NULL;
+    struct err why = {0};
+    int r = body ? kube_create(k, kind, body, false, NULL, &why) : err_oom(&why);
+
+    if (r == -ERR_EXISTS && kube_find(b, k, kind, &found, &why) == 1)
+        return 0;
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
+int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kind, int grace_s,
+                struct err *e)
+{
+    _cleanup_json_ json_t *found = NULL;
+    char name[KUBE_NAME_BYTES];
+    int r = kube_find(b, k, kind, &found, e);
+
+    kube_name(b, name);
+    return r == 1
+               ? kube_delete(k, kind, name, kube_text(found, "metadata", "uid", NULL), grace_s, e)
+               : r;
+}
+
+/* ---- waiting ---- */
+
+int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_pod *p, int max_ms,
+              struct err *e)
+{
+    _cleanup_close_ int fd = -1;
+    char name[KUBE_NAME_BYTES];
+    int cancel_fd = kube_cancel_fd(k);
+    int64_t left = clock_until_ms(kube_deadline(k));
+    int r;
+
+    if (left <= 0)
+        return err_set(e, ERR_DEADLINE, "the time is over");
+    if (left < max_ms)
+        max_ms = (int)left;
+    kube_name(b, name);
+    if (!p->doc || kube_watch(k, KUBE_PODS, name, p->version, &fd, NULL) < 0) {
+        if (socket_wait_canceled(cancel_fd, max_ms < BLIND_MS ? max_ms : BLIND_MS))
+            return err_set(e, ERR_CANCELED, "canceled");
+        return 0;
+    }
+    r = socket_wait(fd, false, cancel_fd, clock_mono_ms() + max_ms, e);
+    return r == -ERR_CANCELED ? r : 0;
+}
+
+/* ---- why ---- */
+
+static void copy_why(char out[KUBE_WHY_BYTES], const char *reason, const char *message)
+{
+    (void)snprintf(out, KUBE_WHY_BYTES, "%.60s%s%.240s", reason, *reason && *message ? ": " : "",
+                   message);
+    str_make_utf8(out);
+    for (char *p = out; *p; p++)
+        if ((unsigned char)*p < ' ')
+            *p = ' ';
+}
+
+/* The condition with which whoever evicts a pod says so. */
+static const json_t *pod_disruption(const json_t *doc)
+{
+    json_t *list = json_object_get(json_object_get(doc, "status"), "conditions"), *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(kube_text(v, "type", NULL), "DisruptionTarget") &&
+            str_eq(kube_text(v, "status", NULL), "True"))
+            return v;
+    return NULL;
+}
+
+/* Of a container that waits or has ended; "Completed" and "Error" say no more than the exit code. */
+static bool container_why(const json_t *doc, const char *list_name, char out[KUBE_WHY_BYTES])
+{
+    json_t *list = json_object_get(json_object_get(doc, "status"), list_name), *v;
+    size_t i;
+
+    json_array_foreach (list, i, v) {
+        const json_t *state = json_object_get(v, "state"), *waiting, *ended;
+
+        waiting = json_object_get(state, "waiting");
+        ended = json_object_get(state, "terminated");
+        if (waiting && !str_eq(kube_text(waiting, "reason", NULL), "ContainerCreating") &&
+            !str_eq(kube_text(waiting, "reason", NULL), "PodInitializing")) {
+            copy_why(out, kube_text(waiting, "reason", NULL), kube_text(waiting, "message", NULL));
+            return *out != '\0';
+        }
+        if (ended && !str_eq(kube_text(ended, "reason", NULL), "Completed") &&
+            !str_eq(kube_text(ended, "reason", NULL), "Error")) {
+            copy_why(out, kube_text(ended, "reason", NULL), kube_text(ended, "message", NULL));
+            return *out != '\0';
+        }
+    }
+    return false;
+}
+
+static bool is_unscheduled(const json_t *doc, char out[KUBE_WHY_BYTES])
+{
+    json_t *list = json_object_get(json_object_get(doc, "status"), "conditions"), *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(kube_text(v, "type", NULL), "PodScheduled") &&
+            str_eq(kube_text(v, "status", NULL), "False")) {
+            copy_why(out, kube_text(v, "reason", NULL), kube_text(v, "message", NULL));
+            return true;
+        }
+    return false;
+}
+
+void kube_pod_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES])
+{
+    const json_t *d = pod_disruption(p->doc);
+
+    out[0] = '\0';
+    if (*kube_text(p->doc, "status", "reason", NULL)) /* "Evicted", by the kubelet */
+        copy_why(out, kube_text(p->doc, "status", "reason", NULL),
+                 kube_text(p->doc, "status", "message", NULL));
+    else if (d)
+        copy_why(out, kube_text(d, "reason", NULL), kube_text(d, "message", NULL));
+    else if (!container_why(p->doc, "containerStatuses", out) &&
+             !container_why(p->doc, "initContainerStatuses", out))
+        (void)is_unscheduled(p->doc, out);
+}
+
+int kube_pod_failure(const struct kube_pod *p, struct err *e)
+{
+    static const char *const image_reasons[] = {"ErrImagePull",      "ImagePullBackOff",
+                                                "ErrImageNeverPull", "InvalidImageName",
+                                                "ImageInspectError", NULL};
+    static const char *const other_reasons[] = {"CreateContainerConfigError", "RunContainerError",
+                                                "CreateContainerError", NULL};
+    char why[KUBE_WHY_BYTES];
+
+    kube_pod_why(p, why);
+    for (size_t i = 0; image_reasons[i]; i++)
+        if (str_has_prefix(why, image_reasons[i]))
+            return err_field(e, ERR_PRECONDITION, "image", "the image cannot be had: %s", why);
+    for (size_t i = 0; other_reasons[i]; i++)
+        if (str_has_prefix(why, other_reasons[i]))
+            return err_set(e, ERR_PRECONDITION, "the pod does not start: %s", why);
+    if (p->is_ending)
+        return err_set(e, ERR_ABORTED, "the pod is being deleted%s%s", *why ? ": " : "", why);
+    if (p->has_ended || str_eq(p->phase, "Failed") || str_eq(p->phase, "Succeeded"))
+        return err_set(e, ERR_UNAVAILABLE, "the pod ended at once: exit code %d%s%s", p->exit_code,
+                       *why ? ", " : "", why);
+    return 0;
+}
+
+void kube_pod_warning(struct kube *k, const struct kube_pod *p, char out[KUBE_WHY_BYTES])
+{
+    _cleanup_json_ json_t *list = NULL;
+    char query[160];
+    json_t *v;
+    size_t i;
+
+    out[0] = '\0';
+    (void)snprintf(query, sizeof(query), "fieldSelector=involvedObject.uid%%3D%.63s&limit=100",
+                   p->uid);
+    if (kube_list(k, KUBE_EVENTS, query, &list, NULL) < 0)
+        return;
+    json_array_foreach (json_object_get(list, "items"), i, v)
+        if (str_eq(kube_text(v, "type", NULL), "Warning") &&
+            !str_eq(kube_text(v, "reason", NULL), "MissingClusterDNS"))
+            copy_why(out, kube_text(v, "reason", NULL), kube_text(v, "message", NULL));
+}
+
+void kube_note_end(const struct provider_box *b, const struct kube_pod *p)
+{
+    _cleanup_free_ char *path = path_join(b->dir, END_FILE);
+    char why[KUBE_WHY_BYTES];
+
+    kube_pod_why(p, why);
+    if (path && *why && *b->dir) /* the sweep knows no directory */
+        (void)io_write_file(AT_FDCWD, path, why, strlen(why), 0600, false, NULL);
+}
+
+void kube_read_end(const struct provider_box *b, char out[KUBE_WHY_BYTES])
+{
+    _cleanup_free_ char *path = path_join(b->dir, END_FILE);
+    _cleanup_free_ char *text = NULL;
+
+    out[0] = '\0';
+    if (path && io_read_file(AT_FDCWD, path, KUBE_WHY_BYTES, &text, NULL, NULL) == 0)
+        (void)snprintf(out, KUBE_WHY_BYTES, "%s", text);
+}

@@ -1,0 +1,199 @@
+/* kube_reach: the way to the guest agent in a pod. It is chosen once a start, and recorded. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/kubernetes/kube_stream.h"
+#include "lib/provider/kubernetes/kubernetes.h"
+#include "lib/util/socket.h"
+
+#define RECORD_FILE "kubernetes.json"
+#define RECORD_BYTES 4096
+#define TRY_MS 5000
+#define TRY_ONCE_MS 200
+#define TRY_PAUSE_MS 10
+#define ANSWER_MS 10000
+
+struct kube_record {
+    enum kube_reach way;
+    const char *uid, *address;
+    json_t *doc; /* owns the strings */
+};
+
+static void record_done(struct kube_record *w)
+{
+    json_decref(w->doc);
+}
+#define _cleanup_record_ __attribute__((cleanup(record_done)))
+
+static int record_save(const struct provider_box *b, const struct kube_record *w, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
+    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s, s:s}", "way", kube_reach_names[w->way],
+                                           "uid", w->uid, "address", w->address);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    int r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
+
+    return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
+}
+
+static int record_load(const struct provider_box *b, struct kube_record *ret, struct err *e)
+{
+    static const struct jx_field fields[] = {
+        JX_ENUM("way", struct kube_record, way, kube_reach_names, JX_REQUIRED),
+        JX(struct kube_record, uid, jx_str, JX_REQUIRED),
+        JX(struct kube_record, address, jx_str, JX_REQUIRED),
+        {0},
+    };
+    _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    int r = path ? io_read_file(AT_FDCWD, path, RECORD_BYTES, &text, &len, e) : err_oom(e);
+
+    if (r == 0)
+        r = jx_parse(text, len, &ret->doc, e);
+    if (r == 0)
+        r = jx_decode(ret->doc, fields, ret, e);
+    return r < 0 ? err_wrap(e, r, "the record of the pod") : 0;
+}
+
+static int open_way(const struct provider_box *b, struct kube *k, enum kube_reach way,
+                    const char *address, int64_t deadline_mono_ms, int *ret_fd, struct err *e)
+{
+    char name[KUBE_NAME_BYTES];
+
+    kube_name(b, name);
+    if (way == KUBE_REACH_ADDRESS)
+        return socket_connect_tcp(address, KUBE_AGENT_PORT, kube_cancel_fd(k), deadline_mono_ms,
+                                  ret_fd, e);
+    return way == KUBE_REACH_EXEC
+               ? kube_stream_exec(k, name, KUBE_AGENT, KUBE_AGENT_PORT, ret_fd, e)
+               : kube_stream_forward(k, name, KUBE_AGENT_PORT, ret_fd, e);
+}
+
+/* ---- choosing ---- */
+
+/* Sends no secret: GET /v1/health needs no token. */
+static int ask_health(struct kube *k, int fd, struct err *e)
+{
+    static const char request[] =
+        "GET /v1/health HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n";
+    char answer[9] = "";
+    int r = io_write_all(fd, request, strlen(request), e);
+
+    for (size_t n = 0; r == 0 && n < sizeof(answer) - 1;) {
+        ssize_t got;
+
+        r = socket_wait(fd, false, kube_cancel_fd(k), clock_mono_ms() + ANSWER_MS, e);
+        if (r < 0)
+            break;
+        got = recv(fd, answer + n, sizeof(answer) - 1 - n, 0);
+        if (got <= 0)
+            r = err_set(e, ERR_UNAVAILABLE, "the agent closed the connection");
+        n += got > 0 ? (size_t)got : 0;
+    }
+    return r == 0 && !str_eq(answer, "HTTP/1.1") ? err_set(e, ERR_UNAVAILABLE, "no agent answers")
+                                                 : r;
+}
+
+/* The agent listens a moment after its container has started. */
+static int try_way(const struct provider_box *b, struct kube *k, enum kube_reach way,
+                   const char *address, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + TRY_MS;
+    struct err why = {0};
+    int r;
+
+    do {
+        _cleanup_close_ int fd = -1;
+
+        r = open_way(b, k, way, address, clock_mono_ms() + TRY_ONCE_MS, &fd, &why);
+        if (r < 0 && way != KUBE_REACH_ADDRESS)
+            break; /* the API server refuses it: a port that is closed shows later */
+        if (r == 0)
+            r = ask_health(k, fd, &why);
+    } while (r < 0 && r != -ERR_CANCELED && clock_until_ms(deadline) > 0 &&
+             !socket_wait_canceled(kube_cancel_fd(k), TRY_PAUSE_MS));
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
+/*
+ * A pod's address is one of the cluster's network: from outside, another machine may have it, and the token would go
+ * there. So it is used inside the cluster, and where somebody has said that the network is the cluster's.
+ */
+int kube_record_reach(const struct provider_box *b, struct kube *k, const struct kube_pod *p,
+                      struct err *e)
+{
+    enum kube_reach asked = kube_reach(k);
+    bool has_address = str_eq(b->spec->network, "user") && *p->address;
+    const struct {
+        enum kube_reach way;
+        bool is_possible;
+    } ways[] = {
+        {KUBE_REACH_ADDRESS, has_address && (asked == KUBE_REACH_ADDRESS ||
+                                             (asked == KUBE_REACH_ANY && kube_is_inside(k)))},
+        {KUBE_REACH_EXEC, asked == KUBE_REACH_ANY || asked == KUBE_REACH_EXEC || !has_address},
+        {KUBE_REACH_FORWARD,
+         asked == KUBE_REACH_ANY || asked == KUBE_REACH_FORWARD || !has_address},
+    };
+    struct err why = {0};
+    int r = err_set(&why, ERR_UNAVAILABLE, "the pod has no address");
+
+    for (size_t i = 0; i < N_ELEMENTS(ways) && r < 0 && r != -ERR_CANCELED; i++)
+        if (ways[i].is_possible) {
+            struct kube_record w = {.way = ways[i].way, .uid = p->uid, .address = p->address};
+
+            r = try_way(b, k, w.way, p->address, &why);
+            if (r == 0)
+                r = record_save(b, &w, &why);
+        }
+    if (r < 0 && e)
+        *e = why;
+    return r < 0 ? err_wrap(e, r, "the agent in the pod is not reached") : 0;
+}
+
+/* ---- connecting ---- */
+
+/* Addresses and names are used again: the pod is seen to be the same after the connection was made. */
+static int check_same(struct provider_box *b, struct kube *k, const struct kube_record *w,
+                      struct err *e)
+{
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    int r = kube_find_pod(b, k, &p, e);
+
+    if (r < 0)
+        return r;
+    return r == 1 && p.is_running && str_eq(p.uid, w->uid) && str_eq(p.address, w->address)
+               ? 0
+               : err_set(e, ERR_UNAVAILABLE, "the pod has ended");
+}
+
+int kube_dial(struct provider_box *b, int *ret_fd, struct err *e)
+{
+    _cleanup_record_ struct kube_record w = {0};
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_close_ int fd = -1;
+    int r = record_load(b, &w, e);
+
+    if (r == 0)
+        r = kube_open_box(b, &k, e);
+    if (r == 0)
+        r = open_way(b, k, w.way, w.address, provider_deadline(b), &fd, e);
+    if (r == 0)
+        r = check_same(b, k, &w, e);
+    if (r == 0)
+        *ret_fd = TAKE_FD(fd);
+    return r;
+}

@@ -1,0 +1,643 @@
+/*
+ * kubernetes: a box is a Pod. Its home and its project are on a claim, which outlives the pod; everything else of its
+ * file system is the image's again after a stop. The isolation is the cluster's.
+ */
+#include "lib/provider/kubernetes/kubernetes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/store_mark.h"
+#include "lib/util/socket.h"
+
+#define TOKEN_BYTES 4096
+#define SIGNAL_STATUS 128
+#define LOOK_MS 5000         /* the longest time between two looks at a pod that changes */
+#define PATIENCE_MS 30000    /* for an API server that does not answer while a box starts or ends */
+#define FORCE_AFTER_MS 15000 /* of a node that does not end a pod that is to be removed */
+#define KILL_GRACE_S 1
+#define TRIAL_USER "user"
+#define TRIAL_UID 1000
+
+/* ---- probe and check ---- */
+
+static int kube_probe(struct bh_ctx *ctx, const char *runtime, struct provider_facts *ret,
+                      struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_free_ char *engine = NULL;
+    _cleanup_json_ json_t *list = NULL;
+    struct err why = {0};
+    int r = kube_choose(ctx, &engine, &why);
+
+    *ret = (struct provider_facts){0};
+    (void)snprintf(ret->runtime, sizeof(ret->runtime), "%.31s", runtime);
+    if (r == 0)
+        r = kube_open(ctx, engine, clock_mono_ms() + PROVIDER_MS, &k, &why);
+    if (r == 0)
+        r = kube_list(k, KUBE_PODS, "limit=1", &list, &why);
+    if (r == -ERR_CANCELED) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    ret->usable = r == 0;
+    if (r < 0)
+        (void)snprintf(ret->why, sizeof(ret->why), "%.250s", why.message);
+    return 0;
+}
+
+static int replace_text(char **text, const char *value, struct err *e)
+{
+    char *copy = strdup(value);
+
+    if (!copy)
+        return err_oom(e);
+    free(*text);
+    *text = copy;
+    return 0;
+}
+
+static int image_reference(const struct kube *k, const struct image_user *user, char **ret,
+                           struct err *e)
+{
+    if (!*user->ref)
+        return err_field(e, ERR_PRECONDITION, "image", "the image has neither name nor version");
+    return asprintf(ret, "%s/%s", kube_registry(k), user->ref) < 0 ? err_oom(e) : 0;
+}
+
+/*
+ * The API server judges the pod and makes nothing: Pod Security, quotas, roles and admission refuse here. The image may
+ * not be built yet, so the user may be another one later.
+ */
+static int try_objects(struct kube *k, struct bh_ctx *ctx, struct spec *spec, struct err *e)
+{
+    const struct provider_box b = {
+        .ctx = ctx, .id = "0000000000000000", .name = "trial", .dir = "", .spec = spec};
+    struct image_user user = {.name = TRIAL_USER,
+                              .home = "/home/" TRIAL_USER,
+                              .uid = TRIAL_UID,
+                              .gid = TRIAL_UID,
+                              .ref = "trial:1"};
+    _cleanup_json_ json_t *pod = NULL, *claim = NULL, *secret = NULL;
+    _cleanup_free_ char *image = NULL;
+    char mark[STORE_MARK_BYTES];
+    int r = spec->image_dir && *spec->image_dir ? image_user_of(spec, &user, NULL) : 0;
+
+    (void)r;
+    r = store_mark(ctx, mark, e);
+    if (r == 0)
+        r = image_reference(k, &user, &image, e);
+    if (r < 0)
+        return r;
+    pod = kube_new_pod(&b, k, &user, image, mark);
+    claim = kube_new_claim(&b, mark);
+    secret = kube_new_secret(&b, "trial", mark);
+    if (!pod || !claim || !secret)
+        return err_oom(e);
+    r = kube_create(k, KUBE_PODS, pod, true, NULL, e);
+    if (r == 0)
+        r = kube_create(k, KUBE_SECRETS, secret, true, NULL, e);
+    if (r == 0 && kube_has_claim(spec))
+        r = kube_create(k, KUBE_CLAIMS, claim, true, NULL, e);
+    return r;
+}
+
+static int kube_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    char *engine = NULL;
+    int r = *spec->engine ? 0 : kube_choose(ctx, &engine, e);
+
+    if (r < 0)
+        return r;
+    if (engine) {
+        free(spec->engine);
+        spec->engine = engine;
+    }
+    if (spec->asked & SPEC_ASKED_PRIVILEGE && !str_eq(spec->privilege, "strict"))
+        return err_field(e, ERR_UNIMPLEMENTED, "privilege",
+                         "privilege: Pod Security 'restricted' allows 'strict' alone");
+    r = replace_text(&spec->privilege, "strict", e);
+    if (r == 0 && str_eq(spec->runtime, "auto"))
+        r = replace_text(&spec->runtime, "", e);
+    spec->pids = 0;
+    if (r == 0)
+        r = kube_open(ctx, spec->engine, clock_mono_ms() + PROVIDER_MS, &k, e);
+    return r < 0 ? r : try_objects(k, ctx, spec, e);
+}
+
+/* ---- prepare ---- */
+
+static int kube_prepare(struct provider_box *b, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_json_ json_t *claim = NULL;
+    char mark[STORE_MARK_BYTES];
+    int r = kube_open_box(b, &k, e);
+
+    if (r == 0)
+        r = store_mark(b->ctx, mark, e);
+    if (r < 0 || !kube_has_claim(b->spec))
+        return r;
+    claim = kube_new_claim(b, mark);
+    return kube_make(b, k, KUBE_CLAIMS, claim, e);
+}
+
+/* ---- find ---- */
+
+/* A node that has stopped telling: the pod runs as far as anybody knows, and nothing can be known. */
+static int node_is_lost(const struct kube_pod *p, struct err *e)
+{
+    return err_set(e, ERR_UNAVAILABLE,
+                   "the node '%.64s' of the pod does not answer: the pod is not Ready, and its "
+                   "container was running last (NodeStatusUnknown)",
+                   p->node);
+}
+
+static int kube_provider_find(struct provider_box *b, struct provider_run *ret, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    int r;
+
+    *ret = (struct provider_run){0};
+    if (!*b->spec->engine) /* it was never prepared */
+        return 0;
+    r = kube_open_box(b, &k, e);
+    if (r == 0)
+        r = kube_find_pod(b, k, &p, e);
+    if (r != 1)
+        return r;
+    kube_note_end(b, &p);
+    if (p.is_running && !p.is_ready && !p.is_ending)
+        return node_is_lost(&p, e);
+    return p.is_running;
+}
+
+/*
+ * The API server may be away for a moment, as during its own update; a connection that is cut within the handshake of
+ * TLS looks like one that is refused. True: a pause was made.
+ */
+static bool is_worth_a_retry(const struct provider_box *b, struct kube *k, int r,
+                             const struct err *why, int64_t patience_mono_ms)
+{
+    const struct kube_pod nothing = {0};
+
+    return (r == -ERR_UNAVAILABLE || r == -ERR_UNAUTHENTICATED) && str_eq(why->field, KUBE_FIELD) &&
+           clock_until_ms(patience_mono_ms) > 0 && kube_wait(b, k, &nothing, LOOK_MS, NULL) == 0;
+}
+
+/* ---- start ---- */
+
+static int read_token(const struct provider_box *b, char **ret, size_t *ret_len, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(b->dir, "token");
+
+    return path ? io_read_file(AT_FDCWD, path, TOKEN_BYTES, ret, ret_len, e) : err_oom(e);
+}
+
+/* One with another token is of an earlier life of the box: it is made anew. */
+static int make_secret(const struct provider_box *b, struct kube *k, const char *mark,
+                       struct err *e)
+{
+    _cleanup_json_ json_t *found = NULL, *body = NULL;
+    _cleanup_free_ char *token = NULL, *encoded = NULL;
+    size_t len = 0;
+    int r = read_token(b, &token, &len, e);
+
+    if (r < 0)
+        return r;
+    encoded = calloc(1, B64_LEN(len) + 1);
+    body = kube_new_secret(b, token, mark);
+    if (encoded)
+        b64_encode(token, len, encoded);
+    explicit_bzero(token, len);
+    if (!encoded || !body)
+        return err_oom(e);
+    r = kube_find(b, k, KUBE_SECRETS, &found, e);
+    if (r == 1 && !str_eq(kube_text(found, "data", "token", NULL), encoded))
+        r = kube_unmake(b, k, KUBE_SECRETS, -1, e);
+    else if (r == 1)
+        return 0;
+    return r < 0 ? r : kube_make(b, k, KUBE_SECRETS, body, e);
+}
+
+static int make_pod(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_json_ json_t *pod = NULL, *policy = NULL;
+    _cleanup_free_ char *image = NULL;
+    char mark[STORE_MARK_BYTES];
+    struct image_user user;
+    int r = store_mark(b->ctx, mark, e);
+
+    if (r == 0)
+        r = image_user_of(b->spec, &user, e);
+    if (r == 0)
+        r = image_reference(k, &user, &image, e);
+    if (r == 0)
+        r = make_secret(b, k, mark, e);
+    if (r == 0 && str_eq(b->spec->network, "none")) {
+        policy = kube_new_policy(b, mark);
+        r = kube_make(b, k, KUBE_POLICIES, policy, e);
+    }
+    if (r < 0)
+        return r;
+    pod = kube_new_pod(b, k, &user, image, mark);
+    return kube_make(b, k, KUBE_PODS, pod, e);
+}
+
+/* One that has ended is in the way of the next; one that runs is adopted. 1: nothing is in the way. */
+static int clear_ended_pod(const struct provider_box *b, struct kube *k, struct kube_pod *p,
+                           struct err *e)
+{
+    char name[KUBE_NAME_BYTES];
+    bool is_over = p->has_ended || str_eq(p->phase, "Failed") || str_eq(p->phase, "Succeeded");
+    int r = 0;
+
+    kube_name(b, name);
+    if (!is_over && !p->is_ending)
+        return 1;
+    if (!p->is_ending || is_over)
+        r = kube_delete(k, KUBE_PODS, name, p->uid, is_over ? 0 : KILL_GRACE_S, e);
+    return r < 0 ? r : kube_wait(b, k, p, LOOK_MS, e);
+}
+
+/* Until the container runs; *ret is the pod then. made: whether this start has made the pod. */
+static int wait_running(const struct provider_box *b, struct kube *k, bool *made,
+                        struct kube_pod *ret, struct err *e)
+{
+    for (;;) {
+        int r = kube_find_pod(b, k, ret, e);
+
+        if (r < 0)
+            return r;
+        if (r == 1 && ret->is_running && ret->is_ready && !ret->is_ending)
+            return 0;
+        if (r == 0) {
+            r = *made ? err_set(e, ERR_ABORTED, "the pod was deleted while it started")
+                      : make_pod(b, k, e);
+            *made = true;
+            if (r < 0)
+                return r;
+            continue;
+        }
+        r = *made ? kube_pod_failure(ret, e) : clear_ended_pod(b, k, ret, e);
+        if (r == 1) /* somebody else's start, or an earlier one of ours */
+            *made = true;
+        else if (*made && r == 0)
+            r = kube_wait(b, k, ret, LOOK_MS, e);
+        if (r < 0)
+            return r;
+        kube_pod_done(ret);
+    }
+}
+
+static int wait_running_patiently(const struct provider_box *b, struct kube *k,
+                                  struct kube_pod *ret, struct err *e)
+{
+    int64_t patience = clock_mono_ms() + PATIENCE_MS;
+    bool made = false;
+
+    for (;;) {
+        struct err why = {0};
+        int r = wait_running(b, k, &made, ret, &why);
+
+        if (!is_worth_a_retry(b, k, r, &why, patience)) {
+            if (r < 0 && e)
+                *e = why;
+            return r;
+        }
+        kube_pod_done(ret);
+    }
+}
+
+/* For the error of a start, and for the record of the box. */
+static void save_logs(const struct provider_box *b, struct kube *k)
+{
+    _cleanup_free_ char *path = path_join(b->dir, "agent.log");
+    _cleanup_free_ char *text = NULL;
+    char name[KUBE_NAME_BYTES];
+    size_t len = 0;
+
+    kube_name(b, name);
+    if (path && kube_logs(k, name, &text, &len, NULL) == 0 && len)
+        (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
+}
+
+/* Says what Kubernetes says of a pod that did not come up in time. */
+static int explain_start(const struct provider_box *b, int r, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    struct bh_ctx ctx = *b->ctx;
+    char why[KUBE_WHY_BYTES] = "";
+
+    ctx.cancel_fd = -1; /* it is what ended the wait */
+    if (kube_open(&ctx, b->spec->engine, clock_mono_ms() + LOOK_MS, &k, NULL) < 0 ||
+        kube_find_pod(b, k, &p, NULL) != 1)
+        return r;
+    save_logs(b, k);
+    if (r == -ERR_DEADLINE || r == -ERR_CANCELED) {
+        kube_pod_why(&p, why);
+        if (!*why)
+            kube_pod_warning(k, &p, why);
+        if (*why)
+            r = err_set(e, ERR_DEADLINE, "the pod does not start: %s", why);
+    }
+    (void)kube_unmake(b, k, KUBE_PODS, KILL_GRACE_S, NULL);
+    return r;
+}
+
+static int kube_start(struct provider_box *b, struct provider_run *ret, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    _cleanup_free_ char *stale = path_join(b->dir, "kubernetes-end");
+    int r = kube_open_box(b, &k, e);
+
+    *ret = (struct provider_run){0};
+    if (stale)
+        (void)unlink(stale);
+    if (r == 0)
+        r = wait_running_patiently(b, k, &p, e);
+    if (r == 0)
+        r = kube_record_reach(b, k, &p, e);
+    if (r < 0 && k)
+        r = explain_start(b, r, e);
+    return r;
+}
+
+/* ---- stop and destroy ---- */
+
+/* Until the pod is gone. force: a node that does not answer is not waited for. */
+static int wait_gone(const struct provider_box *b, struct kube *k, const char *uid, bool force,
+                     struct err *e)
+{
+    int64_t force_at = clock_mono_ms() + FORCE_AFTER_MS;
+    char name[KUBE_NAME_BYTES];
+    int r;
+
+    kube_name(b, name);
+    for (;;) {
+        _cleanup_kube_pod_ struct kube_pod p = {0};
+        bool is_lost;
+
+        r = kube_find_pod(b, k, &p, e);
+        if (r <= 0 || !str_eq(p.uid, uid))
+            return r < 0 ? r : 0;
+        kube_note_end(b, &p);
+        is_lost = p.is_running && !p.is_ready && clock_until_ms(force_at) <= 0;
+        if (force && clock_until_ms(force_at) <= 0)
+            r = kube_delete(k, KUBE_PODS, name, uid, 0, e);
+        else if (is_lost)
+            return node_is_lost(&p, e);
+        else
+            r = kube_wait(b, k, &p, force ? LOOK_MS / 5 : LOOK_MS, e);
+        if (r < 0)
+            return r;
+    }
+}
+
+static int end_pod(const struct provider_box *b, struct kube *k, int grace_s, bool force,
+                   struct err *e)
+{
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    char name[KUBE_NAME_BYTES], uid[KUBE_UID_BYTES];
+    int r = kube_find_pod(b, k, &p, e);
+
+    if (r != 1)
+        return r;
+    kube_name(b, name);
+    (void)snprintf(uid, sizeof(uid), "%s", p.uid);
+    if (p.has_ended && *b->dir)
+        save_logs(b, k);
+    r = kube_delete(k, KUBE_PODS, name, uid, p.has_ended ? 0 : grace_s, e);
+    return r < 0 ? r : wait_gone(b, k, uid, force, e);
+}
+
+static int end_pod_patiently(const struct provider_box *b, struct kube *k, int grace_s, bool force,
+                             struct err *e)
+{
+    int64_t patience = clock_mono_ms() + PATIENCE_MS;
+
+    for (;;) {
+        struct err why = {0};
+        int r = end_pod(b, k, grace_s, force, &why);
+
+        if (!is_worth_a_retry(b, k, r, &why, patience)) {
+            if (r < 0 && e)
+                *e = why;
+            return r;
+        }
+    }
+}
+
+static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    int grace_s = (grace_ms + 999) / 1000;
+    int r;
+
+    if (!*b->spec->engine)
+        return 0;
+    r = kube_open_box(b, &k, e);
+    if (grace_s < KILL_GRACE_S)
+        grace_s = KILL_GRACE_S;
+    return r < 0 ? r : end_pod_patiently(b, k, grace_s, false, e);
+}
+
+static int kube_destroy(struct provider_box *b, struct err *e)
+{
+    static const enum kube_kind kinds[] = {KUBE_SECRETS, KUBE_POLICIES, KUBE_CLAIMS};
+    _cleanup_kube_ struct kube *k = NULL;
+    int r;
+
+    if (!*b->spec->engine)
+        return 0;
+    r = kube_open_box(b, &k, e);
+    if (r == 0)
+        r = end_pod_patiently(b, k, KILL_GRACE_S, true, e);
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
+        if (kinds[i] != KUBE_POLICIES || str_eq(b->spec->network, "none"))
+            r = kube_unmake(b, k, kinds[i], -1, e);
+    return r;
+}
+
+/* ---- the end of a run ---- */
+
+static int kube_provider_watch(struct provider_box *b, int *ret_fd, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    char name[KUBE_NAME_BYTES];
+    int r = kube_open_box(b, &k, e);
+
+    if (r == 0)
+        r = kube_find_pod(b, k, &p, e);
+    if (r < 0)
+        return r;
+    kube_name(b, name);
+    return r == 1 ? kube_watch(k, KUBE_PODS, name, p.version, ret_fd, e)
+                  : err_set(e, ERR_PRECONDITION, "the box is not running");
+}
+
+/* Kubernetes has a shell's number for a signal. */
+static int kube_exit_status(struct provider_box *b, const struct provider_run *run, int *ret_status,
+                            struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    int r = kube_open_box(b, &k, e);
+
+    (void)run;
+    if (r == 0)
+        r = kube_find_pod(b, k, &p, e);
+    if (r < 0)
+        return r;
+    if (r == 0 || !p.has_ended)
+        return err_set(e, ERR_NOT_FOUND, "the pod has no exit status");
+    kube_note_end(b, &p);
+    save_logs(b, k);
+    *ret_status =
+        p.exit_code > SIGNAL_STATUS ? p.exit_code - SIGNAL_STATUS : (p.exit_code & 0xff) << 8;
+    return 0;
+}
+
+static void kube_end_reason(struct provider_box *b, char *out, size_t size)
+{
+    char why[KUBE_WHY_BYTES];
+
+    kube_read_end(b, why);
+    (void)snprintf(out, size, "%s", why);
+}
+
+/* ---- gc ---- */
+
+struct kube_sweep {
+    struct bh_ctx *ctx;
+    struct kube *kube;
+    const char *mark;
+    bool (*is_kept)(void *arg, const char *id);
+    void *arg;
+    void (*report)(void *arg, const char *line);
+    void *report_arg;
+};
+
+static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t *obj, struct err *e)
+{
+    const char *box = kube_text(obj, "metadata", "labels", KUBE_LABEL_BOX, NULL);
+    const char *name = kube_text(obj, "metadata", "name", NULL);
+    char line[160];
+    int r;
+
+    /* The selector is the API server's; the label is compared again all the same. */
+    if (!str_eq(kube_text(obj, "metadata", "labels", KUBE_LABEL_STORE, NULL), s->mark) ||
+        !ctx_is_box_id(box) || !str_has_prefix(name, "bellhop-") ||
+        !str_eq(name + strlen("bellhop-"), box) || s->is_kept(s->arg, box))
+        return 0;
+    r = kind == KUBE_PODS
+            ? end_pod(&(struct provider_box){.ctx = s->ctx, .id = box, .dir = ""}, s->kube,
+                      KILL_GRACE_S, true, e)
+            : kube_delete(s->kube, kind, name, kube_text(obj, "metadata", "uid", NULL), -1, e);
+    (void)snprintf(line, sizeof(line), "removed the %s of '%s', which is gone",
+                   kind == KUBE_PODS      ? "pod"
+                   : kind == KUBE_CLAIMS  ? "claim"
+                   : kind == KUBE_SECRETS ? "secret"
+                                          : "network policy",
+                   box);
+    if (r == 0 && s->report)
+        s->report(s->report_arg, line);
+    return r;
+}
+
+static int sweep_kind(struct kube_sweep *s, enum kube_kind kind, struct err *e)
+{
+    _cleanup_json_ json_t *list = NULL;
+    char query[128];
+    json_t *obj;
+    size_t i;
+    int r;
+
+    (void)snprintf(query, sizeof(query), "labelSelector=" KUBE_LABEL_STORE "%%3D%s", s->mark);
+    r = kube_list(s->kube, kind, query, &list, e);
+    json_array_foreach (json_object_get(list, "items"), i, obj)
+        if (r == 0)
+            r = sweep_object(s, kind, obj, e);
+    return r;
+}
+
+/* A store that has made nothing in a cluster has no mark there; without a way to one, nothing can be asked. */
+static int kube_provider_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id),
+                               void *arg, void (*report)(void *arg, const char *line),
+                               void *report_arg, struct err *e)
+{
+    static const enum kube_kind kinds[] = {KUBE_PODS, KUBE_SECRETS, KUBE_POLICIES, KUBE_CLAIMS};
+    _cleanup_free_ char *engine = NULL, *mark_path = path_join(ctx->state_dir, "mark");
+    _cleanup_kube_ struct kube *k = NULL;
+    char mark[STORE_MARK_BYTES];
+    struct kube_sweep s = {ctx, NULL, mark, is_kept, arg, report, report_arg};
+    int r;
+
+    if (!mark_path)
+        return err_oom(e);
+    if (access(mark_path, F_OK) < 0 || kube_choose(ctx, &engine, NULL) < 0)
+        return 0;
+    r = kube_open(ctx, engine, clock_mono_ms() + PROVIDER_MS, &k, e);
+    if (r == 0)
+        r = store_mark(ctx, mark, e);
+    s.kube = k;
+    for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
+        r = sweep_kind(&s, kinds[i], e);
+    return r;
+}
+
+/* The phases of a pod, and ours of one that is being deleted or whose node is lost. */
+static const struct provider_state kube_states[] = {
+    {"Pending", BH_STATE_PROVISIONING},
+    {"Running", BH_STATE_RUNNING},
+    {"Succeeded", BH_STATE_STOPPED},
+    {"Failed", BH_STATE_STOPPED},
+    {"Terminating", BH_STATE_STOPPING},
+    {"Unknown", BH_STATE_UNKNOWN},
+    {0},
+};
+
+const struct provider provider_kubernetes = {
+    .name = "kubernetes",
+    .states = kube_states,
+    .summary = "a pod of a Kubernetes cluster; the isolation is the cluster's",
+    .isolates = true,
+    .has_runtimes = true,
+    .has_read_only = true,
+    .has_privileges = true,
+    .networks = PROVIDER_NETWORK_USER | PROVIDER_NETWORK_NONE,
+    .limits = PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK,
+    .exit = PROVIDER_EXIT_ASKED,
+    .image = PROVIDER_IMAGE_OCI,
+    .layers = PROVIDER_LAYERS_NONE,
+    .probe = kube_probe,
+    .check = kube_check,
+    .prepare = kube_prepare,
+    .start = kube_start,
+    .stop = kube_stop,
+    .destroy = kube_destroy,
+    .find = kube_provider_find,
+    .dial = kube_dial,
+    .watch = kube_provider_watch,
+    .exit_status = kube_exit_status,
+    .end_reason = kube_end_reason,
+    .inspect = kube_inspect,
+    .sweep = kube_provider_sweep,
+};

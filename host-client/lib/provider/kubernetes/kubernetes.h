@@ -1,0 +1,88 @@
+#pragma once
+/*
+ * kubernetes: parts of the provider that its files share. A box is one Pod, found by its name and proved by its labels
+ * at each call, with a Secret (the token), a PersistentVolumeClaim (the disk: home and project) and, without a
+ * network, a NetworkPolicy of the same name. `stop` deletes the Pod alone.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/provider/image_user.h"
+#include "lib/provider/kubernetes/kube_client.h"
+#include "lib/provider/provider.h"
+
+#define KUBE_AGENT "/usr/local/bin/bellhopd"
+#define KUBE_AGENT_PORT 4711
+#define KUBE_CONTAINER "box"
+#define KUBE_NAME_BYTES 32
+#define KUBE_UID_BYTES 64
+
+#define KUBE_LABEL_BOX "dev.bellhop.box"     /* the box's id */
+#define KUBE_LABEL_STORE "dev.bellhop.store" /* store_mark() */
+#define KUBE_LABEL_NAME "dev.bellhop.name"   /* for people */
+#define KUBE_NOTE_OWNER "dev.bellhop.owner"  /* an annotation: the box's label "owner" */
+
+/* ---- objects ---- */
+
+/* A box's pod as the API server has it. */
+struct kube_pod {
+    json_t *doc;                                        /* owned */
+    const char *uid, *version, *phase, *address, *node; /* of doc; never NULL */
+    bool is_running; /* the box's container runs, as far as its node has told */
+    bool is_ready;   /* and the node tells so still */
+    bool is_ending;  /* it is being deleted */
+    bool has_ended;  /* the container has; its exit code is known */
+    int exit_code;
+};
+void kube_pod_done(struct kube_pod *p);
+#define _cleanup_kube_pod_ __attribute__((cleanup(kube_pod_done)))
+
+void kube_name(const struct provider_box *b, char out[KUBE_NAME_BYTES]);
+int kube_open_box(const struct provider_box *b, struct kube **ret, struct err *e);
+/* 1, 0: it has none, or an error. One with the name and other labels is ERR_EXISTS. */
+int kube_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
+                  struct err *e);
+/* The same of any kind; *ret is the object, owned by the caller. */
+int kube_find(const struct provider_box *b, struct kube *k, enum kube_kind kind, json_t **ret,
+              struct err *e);
+/* Makes the object of the box; one that is there is proved to be the box's. */
+int kube_make(const struct provider_box *b, struct kube *k, enum kube_kind kind, const json_t *body,
+              struct err *e);
+/* Deletes it if it is there and the box's. */
+int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kind, int grace_s,
+                struct err *e);
+
+/* ---- what a box is made of; NULL: out of memory, or no token ---- */
+
+bool kube_has_claim(const struct spec *s);
+json_t *kube_new_pod(const struct provider_box *b, struct kube *k, const struct image_user *user,
+                     const char *image, const char *mark);
+json_t *kube_new_claim(const struct provider_box *b, const char *mark);
+json_t *kube_new_secret(const struct provider_box *b, const char *token, const char *mark);
+json_t *kube_new_policy(const struct provider_box *b, const char *mark);
+
+/* ---- why ---- */
+
+/* The reason and message of Kubernetes for a pod that does not run or ends: "" if it gives none. */
+#define KUBE_WHY_BYTES 320
+void kube_pod_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES]);
+/* A start that cannot succeed any more: the error; else 0. */
+int kube_pod_failure(const struct kube_pod *p, struct err *e);
+/* The last warning among the pod's events. */
+void kube_pod_warning(struct kube *k, const struct kube_pod *p, char out[KUBE_WHY_BYTES]);
+/* Keeps why the pod ends for a later call, when the object may be gone. */
+void kube_note_end(const struct provider_box *b, const struct kube_pod *p);
+void kube_read_end(const struct provider_box *b, char out[KUBE_WHY_BYTES]);
+
+/* Waits for a change of the pod, at most max_ms. An error: canceled, or the deadline. */
+int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_pod *p, int max_ms,
+              struct err *e);
+
+/* ---- the way to the agent ---- */
+
+/* After a start: decides the way, and records it in the box's directory. */
+int kube_record_reach(const struct provider_box *b, struct kube *k, const struct kube_pod *p,
+                      struct err *e);
+int kube_dial(struct provider_box *b, int *ret_fd, struct err *e);
+
+int kube_inspect(struct provider_box *b, json_t **ret, struct err *e);

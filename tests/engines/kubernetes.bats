@@ -1,0 +1,241 @@
+#!/usr/bin/env bats
+# early
+# time-limit: 2400
+# needs: image
+# The provider kubernetes where a cluster refuses, fails or takes away: the error and the cause have Kubernetes' own
+# reason, and nothing is left in the namespace.
+
+load ../lib/box
+load ../lib/kubernetes
+bats_require_minimum_version 1.5.0
+
+setup_file()
+{
+    find_cluster || return 0
+    "$BELLHOP_BUILD/bellhop" image build "$BATS_TEST_DIRNAME/../lib/image" --form oci >/dev/null
+    start_boxes_cluster --nodes 2
+    start_kubectl_proxy
+}
+
+teardown_file() { [ -n "$NO_CLUSTER" ] || stop_boxes_cluster; }
+
+setup()
+{
+    need_cluster
+    box_setup
+    use_cluster kubernetes
+}
+
+teardown()
+{
+    [ -z "$NO_CLUSTER" ] || return 0
+    kube delete resourcequotas --all >/dev/null
+    use_cluster kubernetes
+    box_teardown
+    wait_until 20 nothing_left
+}
+
+nothing_left() { [ -z "$(kube_objects)" ]; }
+
+up() # [OPTION...]
+{
+    bellhop up --name one --provider kubernetes --agent none --empty "$@" >"$BOX_TMP/up" 2>&1 || fail "$(cat "$BOX_TMP/up")"
+    ID=$(bellhop status one --json | jq -r .id)
+    BOX_IDS+=("$ID")
+}
+
+# refuses CODE TEXT COMMAND [ARGUMENT...]: the command fails so, and no object and no box is there then.
+refuses()
+{
+    local code=$1 text=$2
+
+    run "${@:3}"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"\"code\":\"$code\""* && "$output" == *"$text"* ]] || fail "$output"
+    [ -z "$(bellhop ls -q)" ]
+    wait_until 20 nothing_left
+}
+
+up_json() { bellhop up --name one --provider kubernetes --agent none --empty --json "$@"; }
+
+status_of() { bellhop status one --json | jq -r "$1"; }
+is_state() { [ "$(status_of .state)" = "$1" ]; }
+
+@test "an image that cannot be pulled fails a start with Kubernetes' reason" {
+    export BELLHOP_KUBE_REGISTRY=registry.invalid/bellhop
+    refuses failed_precondition ErrImagePull up_json
+}
+
+@test "a quota refuses a box before anything is made" {
+    kube create quota few --hard=pods=0
+    refuses resource_exhausted 'exceeded quota: few' up_json
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ]
+    kube delete quota few
+    kube create quota limits --hard=limits.cpu=4
+    refuses resource_exhausted 'must specify limits.cpu' up_json
+    up --cpus 0.5
+}
+
+@test "options that pods lack are refused by name" {
+    refuses unimplemented '"field":"privilege"' up_json --privilege sudo
+    refuses unimplemented '"field":"network"' up_json --network host
+    refuses unimplemented '"field":"pids"' up_json --pids 100
+    refuses unimplemented '"field":"on-idle"' up_json --on-idle pause
+    refuses permission_denied 'absent' up_json --runtime absent
+}
+
+# sa_config NAME: a kubeconfig with the token of a service account.
+sa_config()
+{
+    jq -n --arg server "$(kube config view --raw -o json | jq -r '.clusters[0].cluster.server')" \
+        --arg ca "$(kube config view --raw -o json --flatten | jq -r '.clusters[0].cluster["certificate-authority-data"]')" \
+        --arg token "$(kube create token "$1")" --arg namespace "$KUBE_NAMESPACE" '
+        {"current-context": "c", clusters: [{name: "k", cluster: {server: $server, "certificate-authority-data": $ca}}],
+        users: [{name: "u", user: {token: $token}}],
+        contexts: [{name: "c", context: {cluster: "k", user: "u", namespace: $namespace}}]}'
+}
+
+@test "the role of the documentation suffices for a service account, and less is refused with its reason" {
+    kube create serviceaccount boxer
+    sed -n '/^kind: Role$/,/^```/p' "$BATS_TEST_DIRNAME/../../docs/kubernetes.md" | sed '/^```/d' |
+        { echo 'apiVersion: rbac.authorization.k8s.io/v1' && cat; } | kube create -f -
+    sa_config boxer >"$BOX_TMP/kubeconfig"
+    export KUBECONFIG=$BOX_TMP/kubeconfig
+    unset BELLHOP_KUBE_NAMESPACE
+    refuses permission_denied 'cannot create resource' up_json
+    kube create rolebinding boxer --role=bellhop --serviceaccount=boxes:boxer
+    up --network none
+    [ "$(bellhop exec one -- echo there)" = there ]
+    bellhop stop one
+    bellhop start one
+    bellhop rm one
+}
+
+# in_pod COMMAND...: with the files that a pod of the service account has, in a mount namespace of its own.
+in_pod()
+{
+    local files=$BOX_TMP/account
+
+    mkdir -p "$files" /run/secrets/kubernetes.io/serviceaccount
+    kube config view --raw --flatten -o json | jq -r '.clusters[0].cluster["certificate-authority-data"]' |
+        base64 -d >"$files/ca.crt"
+    kube create token boxer >"$files/token"
+    printf %s "$KUBE_NAMESPACE" >"$files/namespace"
+    KUBERNETES_SERVICE_HOST=10.231.0.1 KUBERNETES_SERVICE_PORT=16443 unshare --mount --propagation private sh -c '
+        mount --bind "$1" /run/secrets/kubernetes.io/serviceaccount && shift && exec "$@"' in_pod "$files" "$@"
+}
+
+@test "in a pod, the service account and the address of the pod are enough" {
+    unset KUBECONFIG BELLHOP_KUBE_NAMESPACE
+    in_pod "$BELLHOP" up --name one --provider kubernetes --agent none --empty >"$BOX_TMP/up" 2>&1 || fail "$(cat "$BOX_TMP/up")"
+    [ "$(jq -r .way "$BELLHOP_STATE_DIR"/boxes/*/kubernetes.json)" = address ]
+    [ "$(bellhop status one --json | jq -r .enforced.engine.address)" = incluster:10.231.0.1:16443 ]
+    [ "$(bellhop exec one -- echo there)" = there ]
+    in_pod "$BELLHOP" rm one
+    rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
+}
+
+@test "a kubeconfig that wants a plug-in or a wrong context is refused, with the way out" {
+    kube config view --raw -o json | jq '.users[0].user = {exec: {command: "aws"}}' >"$BOX_TMP/kubeconfig"
+    KUBECONFIG=$BOX_TMP/kubeconfig refuses unimplemented 'kubectl proxy --unix-socket=SOCKET' up_json
+    BELLHOP_KUBE_CONTEXT=absent KUBECONFIG=$KUBE_ADMIN refuses not_found "no context 'absent'" up_json
+    echo '[' >"$BOX_TMP/kubeconfig"
+    KUBECONFIG=$BOX_TMP/kubeconfig refuses invalid_argument 'no YAML' up_json
+    KUBECONFIG=proxy:$BOX_TMP/absent refuses unavailable 'the cluster' up_json
+}
+
+@test "port-forward carries files and commands byte for byte" {
+    export KUBECONFIG="proxy:$KUBE_PROXY?reach=forward"
+    up
+    head -c 3000001 /dev/urandom >"$BOX_TMP/file"
+    bellhop put one "$BOX_TMP/file" :file
+    bellhop get one :file "$BOX_TMP/back"
+    cmp "$BOX_TMP/file" "$BOX_TMP/back/file"
+    bellhop exec one -- sh -c 'cat >copy; cat copy' <"$BOX_TMP/file" | cmp - "$BOX_TMP/file"
+}
+
+@test "an evicted box is stopped with the reason of the eviction, and comes back with its disk" {
+    up
+    bellhop exec one -- sh -c 'echo kept >file; echo home >~/file'
+    jq -n --arg name "bellhop-$ID" '{apiVersion: "policy/v1", kind: "Eviction", metadata: {name: $name}}' |
+        kube create --raw "/api/v1/namespaces/$KUBE_NAMESPACE/pods/bellhop-$ID/eviction" -f -
+    wait_until 20 is_state stopped
+    [[ "$(status_of .cause)" == *EvictionByEvictionAPI* ]] || fail "$(status_of .cause)"
+    [ "$(bellhop exec one -- sh -c 'cat file ~/file')" = $'kept\nhome' ]
+}
+
+@test "a pod that is deleted behind our back stops its box, and the next command makes it anew" {
+    local uid
+
+    up
+    bellhop exec one -- sh -c 'echo kept >file'
+    uid=$(kube get pod "bellhop-$ID" -o 'jsonpath={.metadata.uid}')
+    kube delete pod "bellhop-$ID" --grace-period=1
+    wait_until 20 is_state stopped
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(kube get pod "bellhop-$ID" -o 'jsonpath={.metadata.uid}')" != "$uid" ]
+}
+
+@test "the cause of an end after memory ran out is OOMKilled" {
+    up --memory 128M
+    run -137 bellhop exec one -- python3 -c 'x = bytearray(300 << 20); print(len(x))'
+    kill -9 "$(kube_pid "$ID")"
+    wait_until 20 is_state stopped
+    [[ "$(status_of .cause)" == "the box's first process was killed by signal 9 (OOMKilled"* ]] || fail "$(status_of .cause)"
+}
+
+@test "an object of somebody else with a box's name is not touched" {
+    up
+    bellhop stop one
+    kube run "bellhop-$ID" --image=none.invalid/x --dry-run=client -o json |
+        jq '.spec += {securityContext: {runAsNonRoot: true, seccompProfile: {type: "RuntimeDefault"}}} |
+            .spec.containers[0].securityContext = {allowPrivilegeEscalation: false, capabilities: {drop: ["ALL"]}}' |
+        kube create -f -
+    run ! bellhop start one
+    [[ "$output" == *'that is not of this box'* ]]
+    kube get pod "bellhop-$ID"
+    kube delete pod "bellhop-$ID" --grace-period=0 --force
+    bellhop start one
+}
+
+@test "two stores on one namespace do not see each other's boxes" {
+    up
+    BELLHOP_STATE_DIR=$BOX_TMP/other bellhop up --name two --provider kubernetes --agent none --empty >/dev/null
+    bellhop gc
+    BELLHOP_STATE_DIR=$BOX_TMP/other bellhop gc
+    [ "$(bellhop exec one -- echo there)" = there ]
+    [ "$(BELLHOP_STATE_DIR=$BOX_TMP/other bellhop exec two -- echo there)" = there ]
+    [ "$(kube_objects | wc -l)" = 6 ]
+    BELLHOP_STATE_DIR=$BOX_TMP/other bellhop rm two
+    [ "$(kube_objects | wc -l)" = 3 ]
+}
+
+@test "an API server that restarts ends neither a watch nor a start" {
+    up
+    bellhop exec one -- sh -c 'echo kept >file'
+    cluster stop-apiserver
+    cluster start-apiserver
+    wait_until 30 kube get pods
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    kill -9 "$(kube_pid "$ID")"
+    wait_until 30 is_state stopped
+    bellhop start one >"$BOX_TMP/start" 2>&1 3>&- &
+    cluster stop-apiserver
+    cluster start-apiserver
+    wait $! || fail "$(cat "$BOX_TMP/start")"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+}
+
+has_fault() { bellhop events one --json | jq -e '[.events[] | tostring | select(contains("NodeStatusUnknown"))] | length > 0'; }
+
+@test "the loss of a node is a fault of its box with its reason, and the box can be removed" {
+    local node
+
+    up
+    node=$(kube get pod "bellhop-$ID" -o 'jsonpath={.spec.nodeName}')
+    cluster kill-node "${node#n}"
+    wait_until 60 has_fault
+    is_state running
+    bellhop rm one
+    nothing_left
+}
