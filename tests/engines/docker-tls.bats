@@ -45,7 +45,14 @@ setup()
     box_setup
     export DOCKER_HOST=tcp://127.0.0.1:$TLS_PORT DOCKER_CERT_PATH=$CERTS/good
 }
-teardown() { box_teardown; }
+teardown()
+{
+    local status=0
+
+    box_teardown || status=1
+    [ -z "${PROXY:-}" ] || end_now "$PROXY"
+    return "$status"
+}
 
 up() { bellhop up --provider docker --agent none --empty --name one "$@"; }
 
@@ -118,5 +125,4 @@ refused()
     [ "$(way)" = exec ]
     [ "$(bellhop exec one -- echo there)" = there ]
     bellhop rm one
-    end_now "$PROXY"
 }
