@@ -231,7 +231,7 @@ end_own_daemon()
     DAEMON_PID=
     own_daemon other
     here
-    ! grep -q boxes "$BOX_TMP/asked"
+    [ "$(grep -c boxes "$BOX_TMP/asked")" -eq 0 ]
     end_own_daemon
     own_daemon gone
     here

@@ -15,7 +15,7 @@ setup() { box_setup; }
 teardown() { box_teardown; }
 
 @test "every provider has a row in the table of the suite, and every row a provider" {
-    printf '%s\n' "${DRIVERS[@]}" | cut -d '|' -f 1 | sort -u >"$BOX_TMP/rows"
+    printf '%s\n' "${DRIVERS[@]}" "${DRIVERS_KUBERNETES[@]}" | cut -d '|' -f 1 | sort -u >"$BOX_TMP/rows"
     bellhop providers --json | jq -r '.providers[].name' | sort | diff - "$BOX_TMP/rows"
 }
 

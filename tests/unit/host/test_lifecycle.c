@@ -92,6 +92,11 @@ static const struct {
     {"docker", "exited stopped", BH_STATE_STOPPED},
     {"docker", "removing", BH_STATE_DESTROYING},
     {"docker", "dead", BH_STATE_ERROR},
+    {"kubernetes", "Pending", BH_STATE_PROVISIONING},
+    {"kubernetes", "Running", BH_STATE_RUNNING},
+    {"kubernetes", "Succeeded Failed", BH_STATE_STOPPED},
+    {"kubernetes", "Terminating", BH_STATE_STOPPING},
+    {"kubernetes", "Unknown", BH_STATE_UNKNOWN},
     {"process", "R S D I W K P t", BH_STATE_RUNNING},
     {"process", "T", BH_STATE_PAUSED},
     {"process", "Z X x", BH_STATE_STOPPED},
@@ -118,7 +123,7 @@ static size_t check_words(const struct provider *p)
 
 TEST(every_state_of_a_provider_is_one_of_ours_and_any_other_word_is_unknown)
 {
-    static const char *const others[] = {"", "Running", "run", "running ", "ended", "?", NULL};
+    static const char *const others[] = {"", "RUNNING", "run", "running ", "ended", "?", NULL};
     const struct provider *p;
 
     for (size_t i = 0; (p = provider_at(i)); i++) {

@@ -271,7 +271,7 @@ int64_t kube_deadline(const struct kube *k)
 
 /* ---- answers ---- */
 
-const char *kube_text(const json_t *obj, ...)
+const char *kube_text_at(const json_t *obj, ...)
 {
     const char *key, *text;
     va_list ap;
@@ -326,7 +326,7 @@ static int kube_refusal(int status, const char *data, size_t len, struct err *e)
 
     if (len)
         (void)jx_parse_within(data, len, KUBE_PARSED_BYTES, &obj, NULL);
-    if (!str_eq(kube_text(obj, "kind", NULL), "Status")) {
+    if (!str_eq(kube_text(obj, "kind"), "Status")) {
         (void)snprintf(message, sizeof(message), "%.*s", (int)(len < 300 ? len : 300),
                        len ? data : "");
         str_make_utf8(message);
@@ -335,8 +335,8 @@ static int kube_refusal(int status, const char *data, size_t len, struct err *e)
                          KUBE_FIELD, "the cluster does not answer: status %d, '%s'", status,
                          message);
     }
-    (void)snprintf(reason, sizeof(reason), "%.60s", kube_text(obj, "reason", NULL));
-    (void)snprintf(message, sizeof(message), "%.400s", kube_text(obj, "message", NULL));
+    (void)snprintf(reason, sizeof(reason), "%.60s", kube_text(obj, "reason"));
+    (void)snprintf(message, sizeof(message), "%.400s", kube_text(obj, "message"));
     str_make_utf8(message);
     str_make_utf8(reason);
     return err_set(e, code_of_status(status, reason, message), "kubernetes: %s (%s)", message,

@@ -87,4 +87,5 @@ int kube_websocket(struct kube *k, const char *pod, const char *call, const char
                    int *ret_fd, struct err *e);
 
 /* The text at a path of keys and indices: kube_text(pod, "status", "phase", NULL). "": there is none. */
-const char *kube_text(const json_t *obj, ...) __attribute__((sentinel));
+const char *kube_text_at(const json_t *obj, ...) __attribute__((sentinel));
+#define kube_text(...) kube_text_at(__VA_ARGS__, (const char *)NULL)

@@ -36,7 +36,7 @@ static json_t *new_number(uint64_t n)
 /* "10Gi" or "1073741824". */
 static json_t *new_capacity(const json_t *claim)
 {
-    const char *given = kube_text(claim, "status", "capacity", "storage", NULL);
+    const char *given = kube_text(claim, "status", "capacity", "storage");
     uint64_t bytes = 0;
     char text[32];
 
@@ -73,6 +73,6 @@ int kube_inspect(struct provider_box *b, json_t **ret, struct err *e)
         new_number(s->memory_bytes), "cpu_millis", new_number(s->cpu_millis), "disk_bytes", disk,
         "network", "mode", s->network, "filtered", "unknown", "missing", "engine", "kind",
         "kubernetes", "address", s->engine, "namespace", kube_namespace(k), "node", p.node, "pod",
-        kube_text(p.doc, "metadata", "name", NULL), "phase", p.phase);
+        kube_text(p.doc, "metadata", "name"), "phase", p.phase);
     return *ret ? 0 : err_oom(e);
 }

@@ -40,9 +40,9 @@ static int check_labels(const struct provider_box *b, const json_t *doc, struct 
 
     if (r < 0)
         return r;
-    if (str_eq(kube_text(doc, "metadata", "labels", KUBE_LABEL_BOX, NULL), b->id) &&
-        str_eq(kube_text(doc, "metadata", "labels", KUBE_LABEL_STORE, NULL), mark))
-        return *kube_text(doc, "metadata", "uid", NULL)
+    if (str_eq(kube_text(doc, "metadata", "labels", KUBE_LABEL_BOX), b->id) &&
+        str_eq(kube_text(doc, "metadata", "labels", KUBE_LABEL_STORE), mark))
+        return *kube_text(doc, "metadata", "uid")
                    ? 0
                    : err_set(e, ERR_DATA_LOSS, "the cluster's answer has no uid");
     return err_set(e, ERR_EXISTS,
@@ -79,7 +79,7 @@ static const json_t *box_state(const json_t *doc)
     size_t i;
 
     json_array_foreach (list, i, v)
-        if (str_eq(kube_text(v, "name", NULL), KUBE_CONTAINER))
+        if (str_eq(kube_text(v, "name"), KUBE_CONTAINER))
             return json_object_get(v, "state");
     return NULL;
 }
@@ -90,8 +90,8 @@ static bool has_condition(const json_t *doc, const char *type, const char *statu
     size_t i;
 
     json_array_foreach (list, i, v)
-        if (str_eq(kube_text(v, "type", NULL), type))
-            return str_eq(kube_text(v, "status", NULL), status);
+        if (str_eq(kube_text(v, "type"), type))
+            return str_eq(kube_text(v, "status"), status);
     return false;
 }
 
@@ -99,18 +99,18 @@ static void read_pod(json_t *doc, struct kube_pod *ret)
 {
     const json_t *state = box_state(doc);
     const json_t *ended = json_object_get(state, "terminated");
-    const char *phase = kube_text(doc, "status", "phase", NULL);
+    const char *phase = kube_text(doc, "status", "phase");
 
     *ret = (struct kube_pod){
         .doc = doc,
-        .uid = kube_text(doc, "metadata", "uid", NULL),
-        .version = kube_text(doc, "metadata", "resourceVersion", NULL),
+        .uid = kube_text(doc, "metadata", "uid"),
+        .version = kube_text(doc, "metadata", "resourceVersion"),
         .phase = phase,
-        .address = kube_text(doc, "status", "podIP", NULL),
-        .node = kube_text(doc, "spec", "nodeName", NULL),
+        .address = kube_text(doc, "status", "podIP"),
+        .node = kube_text(doc, "spec", "nodeName"),
         .is_running = json_object_get(state, "running") && str_eq(phase, "Running"),
         .is_ready = has_condition(doc, "Ready", "True"),
-        .is_ending = *kube_text(doc, "metadata", "deletionTimestamp", NULL) != '\0',
+        .is_ending = *kube_text(doc, "metadata", "deletionTimestamp") != '\0',
         .has_ended = ended != NULL,
         .exit_code = (int)json_integer_value(json_object_get(ended, "exitCode")),
     };
@@ -154,9 +154,7 @@ int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kin
     int r = kube_find(b, k, kind, &found, e);
 
     kube_name(b, name);
-    return r == 1
-               ? kube_delete(k, kind, name, kube_text(found, "metadata", "uid", NULL), grace_s, e)
-               : r;
+    return r == 1 ? kube_delete(k, kind, name, kube_text(found, "metadata", "uid"), grace_s, e) : r;
 }
 
 /* ---- waiting ---- */
@@ -203,8 +201,8 @@ static const json_t *pod_disruption(const json_t *doc)
     size_t i;
 
     json_array_foreach (list, i, v)
-        if (str_eq(kube_text(v, "type", NULL), "DisruptionTarget") &&
-            str_eq(kube_text(v, "status", NULL), "True"))
+        if (str_eq(kube_text(v, "type"), "DisruptionTarget") &&
+            str_eq(kube_text(v, "status"), "True"))
             return v;
     return NULL;
 }
@@ -220,14 +218,14 @@ static bool container_why(const json_t *doc, const char *list_name, char out[KUB
 
         waiting = json_object_get(state, "waiting");
         ended = json_object_get(state, "terminated");
-        if (waiting && !str_eq(kube_text(waiting, "reason", NULL), "ContainerCreating") &&
-            !str_eq(kube_text(waiting, "reason", NULL), "PodInitializing")) {
-            copy_why(out, kube_text(waiting, "reason", NULL), kube_text(waiting, "message", NULL));
+        if (waiting && !str_eq(kube_text(waiting, "reason"), "ContainerCreating") &&
+            !str_eq(kube_text(waiting, "reason"), "PodInitializing")) {
+            copy_why(out, kube_text(waiting, "reason"), kube_text(waiting, "message"));
             return *out != '\0';
         }
-        if (ended && !str_eq(kube_text(ended, "reason", NULL), "Completed") &&
-            !str_eq(kube_text(ended, "reason", NULL), "Error")) {
-            copy_why(out, kube_text(ended, "reason", NULL), kube_text(ended, "message", NULL));
+        if (ended && !str_eq(kube_text(ended, "reason"), "Completed") &&
+            !str_eq(kube_text(ended, "reason"), "Error")) {
+            copy_why(out, kube_text(ended, "reason"), kube_text(ended, "message"));
             return *out != '\0';
         }
     }
@@ -240,9 +238,9 @@ static bool is_unscheduled(const json_t *doc, char out[KUBE_WHY_BYTES])
     size_t i;
 
     json_array_foreach (list, i, v)
-        if (str_eq(kube_text(v, "type", NULL), "PodScheduled") &&
-            str_eq(kube_text(v, "status", NULL), "False")) {
-            copy_why(out, kube_text(v, "reason", NULL), kube_text(v, "message", NULL));
+        if (str_eq(kube_text(v, "type"), "PodScheduled") &&
+            str_eq(kube_text(v, "status"), "False")) {
+            copy_why(out, kube_text(v, "reason"), kube_text(v, "message"));
             return true;
         }
     return false;
@@ -253,11 +251,11 @@ void kube_pod_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES])
     const json_t *d = pod_disruption(p->doc);
 
     out[0] = '\0';
-    if (*kube_text(p->doc, "status", "reason", NULL)) /* "Evicted", by the kubelet */
-        copy_why(out, kube_text(p->doc, "status", "reason", NULL),
-                 kube_text(p->doc, "status", "message", NULL));
+    if (*kube_text(p->doc, "status", "reason")) /* "Evicted", by the kubelet */
+        copy_why(out, kube_text(p->doc, "status", "reason"),
+                 kube_text(p->doc, "status", "message"));
     else if (d)
-        copy_why(out, kube_text(d, "reason", NULL), kube_text(d, "message", NULL));
+        copy_why(out, kube_text(d, "reason"), kube_text(d, "message"));
     else if (!container_why(p->doc, "containerStatuses", out) &&
              !container_why(p->doc, "initContainerStatuses", out))
         (void)is_unscheduled(p->doc, out);
@@ -300,9 +298,9 @@ void kube_pod_warning(struct kube *k, const struct kube_pod *p, char out[KUBE_WH
     if (kube_list(k, KUBE_EVENTS, query, &list, NULL) < 0)
         return;
     json_array_foreach (json_object_get(list, "items"), i, v)
-        if (str_eq(kube_text(v, "type", NULL), "Warning") &&
-            !str_eq(kube_text(v, "reason", NULL), "MissingClusterDNS"))
-            copy_why(out, kube_text(v, "reason", NULL), kube_text(v, "message", NULL));
+        if (str_eq(kube_text(v, "type"), "Warning") &&
+            !str_eq(kube_text(v, "reason"), "MissingClusterDNS"))
+            copy_why(out, kube_text(v, "reason"), kube_text(v, "message"));
 }
 
 void kube_note_end(const struct provider_box *b, const struct kube_pod *p)

@@ -227,7 +227,7 @@ static int make_secret(const struct provider_box *b, struct kube *k, const char 
     if (!encoded || !body)
         return err_oom(e);
     r = kube_find(b, k, KUBE_SECRETS, &found, e);
-    if (r == 1 && !str_eq(kube_text(found, "data", "token", NULL), encoded))
+    if (r == 1 && !str_eq(kube_text(found, "data", "token"), encoded))
         r = kube_unmake(b, k, KUBE_SECRETS, -1, e);
     else if (r == 1)
         return 0;
@@ -537,20 +537,20 @@ struct kube_sweep {
 
 static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t *obj, struct err *e)
 {
-    const char *box = kube_text(obj, "metadata", "labels", KUBE_LABEL_BOX, NULL);
-    const char *name = kube_text(obj, "metadata", "name", NULL);
+    const char *box = kube_text(obj, "metadata", "labels", KUBE_LABEL_BOX);
+    const char *name = kube_text(obj, "metadata", "name");
     char line[160];
     int r;
 
     /* The selector is the API server's; the label is compared again all the same. */
-    if (!str_eq(kube_text(obj, "metadata", "labels", KUBE_LABEL_STORE, NULL), s->mark) ||
+    if (!str_eq(kube_text(obj, "metadata", "labels", KUBE_LABEL_STORE), s->mark) ||
         !ctx_is_box_id(box) || !str_has_prefix(name, "bellhop-") ||
         !str_eq(name + strlen("bellhop-"), box) || s->is_kept(s->arg, box))
         return 0;
     r = kind == KUBE_PODS
             ? end_pod(&(struct provider_box){.ctx = s->ctx, .id = box, .dir = ""}, s->kube,
                       KILL_GRACE_S, true, e)
-            : kube_delete(s->kube, kind, name, kube_text(obj, "metadata", "uid", NULL), -1, e);
+            : kube_delete(s->kube, kind, name, kube_text(obj, "metadata", "uid"), -1, e);
     (void)snprintf(line, sizeof(line), "removed the %s of '%s', which is gone",
                    kind == KUBE_PODS      ? "pod"
                    : kind == KUBE_CLAIMS  ? "claim"
