@@ -26,8 +26,9 @@ static void ask_later(struct exit_watch *w)
     fd_close(TAKE_FD(w->fd));
     if (w->box->provider->watch && !w->has_fault && box_provider_watch(w->box, &w->fd, NULL) < 0)
         w->fd = -1;
-    w->next_ms =
-        clock_mono_ms() + (w->fd >= 0 || w->has_fault ? EXIT_WATCH_SELDOM_MS : EXIT_WATCH_ASK_MS);
+    w->next_ms = clock_mono_ms() + (w->fd >= 0     ? EXIT_WATCH_SELDOM_MS
+                                    : w->has_fault ? EXIT_WATCH_FAULT_MS
+                                                   : EXIT_WATCH_ASK_MS);
 }
 
 int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct provider_run *run,
@@ -59,11 +60,13 @@ static bool provider_says_ended(struct exit_watch *w)
 bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
 {
     struct pollfd p = {.fd = w->fd, .events = POLLIN};
-    int64_t left = clock_until_ms(w->next_ms);
+    int64_t left = w->next_ms - clock_mono_ms();
 
     if (w->box->provider->has_own_children)
         return poll(&p, 1, wait_ms) > 0;
-    if (poll(&p, 1, left < wait_ms ? (int)left : wait_ms) <= 0 && clock_until_ms(w->next_ms) > 0)
+    if (left < 0)
+        left = 0;
+    if (poll(&p, 1, left < wait_ms ? (int)left : wait_ms) <= 0 && clock_mono_ms() < w->next_ms)
         return false;
     if (provider_says_ended(w))
         return true;

@@ -13,6 +13,7 @@
 
 #define EXIT_WATCH_ASK_MS 1000
 #define EXIT_WATCH_SELDOM_MS 10000
+#define EXIT_WATCH_FAULT_MS 5000 /* after a provider that did not answer */
 
 struct exit_watch {
     struct bh_box *box;

@@ -94,10 +94,10 @@ PY
     run bellhop daemon stop
     daemon_stop
     run timeout 30 "$BELLHOP" daemon --socket "$BOX_TMP/x.sock" --webhook ftp://example
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
     [[ "$output" = *"'ftp://example' is no URL of http or https"* ]]
     run timeout 30 "$BELLHOP" daemon --socket "$BOX_TMP/x.sock" --webhook http://127.0.0.1:1 --webhook-secret-file /nonexistent
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
     [[ "$output" = *"/nonexistent"* ]]
 }
 

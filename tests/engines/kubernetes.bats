@@ -30,6 +30,7 @@ teardown()
 {
     [ -z "$NO_CLUSTER" ] || return 0
     kube delete resourcequotas --all >/dev/null
+    rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
     use_cluster kubernetes
     box_teardown
     nothing_left || wait_until 20 nothing_left
@@ -132,7 +133,6 @@ in_pod()
     [ "$(in_pod "$BELLHOP" status one --json | jq -r .enforced.engine.address)" = incluster:10.231.0.1:16443 ]
     [ "$(bellhop exec one -- echo there)" = there ]
     in_pod "$BELLHOP" rm one
-    rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
 }
 
 @test "a kubeconfig that wants a plug-in or a wrong context is refused, with the way out" {

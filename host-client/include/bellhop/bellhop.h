@@ -159,7 +159,8 @@ struct bh_options {
     const char *daemon_ca;    /* certificates in PEM that https trusts; NULL: the system's */
     /* The engine of the provider "docker", for boxes that are made: "unix:///PATH", "tcp://HOST:PORT", with TLS
      * "tcp://HOST:PORT?certs=DIR" (ca.pem, cert.pem, key.pem there). NULL: the socket of Docker or Podman where both
-     * have it by default. A box stays with the engine that it was made on. */
+     * have it by default. "context:NAME": of a context of Docker's command that is not there, which is refused when an
+     * engine is needed. A box stays with the engine that it was made on. */
     const char *docker_host;
     /*
      * The cluster of the provider "kubernetes", for boxes that are made: a kubeconfig's path, "proxy:SOCKET" (of

@@ -12,6 +12,7 @@
 #include "lib/util/socket.h"
 
 #define FAULT_BYTES 512
+#define LOOK_MS 3000
 
 /* One call: what the provider sees of the box, with a context of its own. */
 struct ask {
@@ -124,6 +125,14 @@ static int64_t default_deadline(const struct bh_ctx *ctx)
 \
     return r < 0 ? r : ask_end(&a, box->provider->call, e, &why)
 
+/* The monitor's one thread serves nobody while it asks. */
+static int64_t look_deadline(const struct bh_ctx *ctx)
+{
+    int64_t most_ms = default_deadline(ctx), soon_ms = clock_mono_ms() + LOOK_MS;
+
+    return soon_ms < most_ms ? soon_ms : most_ms;
+}
+
 /* Of calls that are repeated: a failure is no event. */
 #define QUIET_ASK(name, deadline, call) \
     _cleanup_ask_ struct ask a; \
@@ -227,12 +236,12 @@ int box_provider_dial(struct bh_box *box, int64_t deadline_mono_ms, int *ret_fd,
 
 int box_provider_watch(struct bh_box *box, int *ret_fd, struct err *e)
 {
-    QUIET_ASK("watch", default_deadline(box->ctx), watch(view, ret_fd, &why));
+    QUIET_ASK("watch", look_deadline(box->ctx), watch(view, ret_fd, &why));
 }
 
 int box_provider_look(struct bh_box *box, struct provider_run *ret, struct err *e)
 {
-    QUIET_ASK("find", default_deadline(box->ctx), find(view, ret, &why));
+    QUIET_ASK("find", look_deadline(box->ctx), find(view, ret, &why));
 }
 
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e)

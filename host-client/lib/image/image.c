@@ -234,14 +234,20 @@ static int settle_oci(struct bh_ctx *ctx, const struct spec *spec, const char *c
     _cleanup_free_ char *joined = template_is_path(spec->image)
                                       ? strdup(spec->image)
                                       : path_join(ctx->image_dir, spec->image);
-    char *dir = joined && is_built(ctx, spec->image) ? realpath(joined, NULL) : NULL;
+    _cleanup_free_ char *dir = joined && is_built(ctx, spec->image) ? realpath(joined, NULL) : NULL;
+    int r;
 
     if (dir && has_oci_form(ctx, dir)) {
-        *ret = dir;
+        *ret = TAKE(dir);
         return 0;
     }
-    free(dir);
-    return image_build(ctx, &build, ret, e);
+    r = image_build(ctx, &build, ret, e);
+    if (r != -ERR_NOT_FOUND || !dir)
+        return r;
+    return err_field(e, ERR_PRECONDITION, "image",
+                     "the image '%.100s' has no OCI form with the guest agent of this version: "
+                     "'bellhop image build --form oci' of its e2b.toml makes one",
+                     spec->image);
 }
 
 /* ---- settling ---- */

@@ -622,7 +622,6 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
 #define UPGRADE_HEAD_BYTES (16 * 1024)
 #define TUNNEL_STACK_BYTES (256 * 1024) /* the TLS library's frames */
 #define TUNNEL_BYTES (32 * 1024)
-#define TUNNEL_RETRY_MS 50
 
 /* Waits for the socket below a curl handle, which may want the other direction because of TLS. */
 static int upgrade_wait(struct http *h, int fd, bool for_write, const struct http_request *req,
@@ -733,18 +732,29 @@ static int upgrade_read_head(struct http *h, int fd, const struct http_request *
 struct tls_tunnel {
     struct http *http;
     int socket, fd; /* below TLS; our end of the pair */
-    struct buf up, down;
+    /* A TLS library wants the same bytes at the same place again if it could not send them: they stay until sent. */
+    char up[TUNNEL_BYTES];
+    size_t up_at, up_len;
+    struct buf down;
     bool up_eof, down_eof;
+    bool
+        has_more; /* TLS may have bytes that it has taken from the socket: poll() does not see them */
 };
 
 static int tls_pull(struct tls_tunnel *t)
 {
     char data[8192];
 
-    while (!t->down_eof && t->down.len < TUNNEL_BYTES) {
+    t->has_more = false;
+    while (!t->down_eof) {
         size_t n = 0;
-        CURLcode rc = curl_calls.easy_recv(t->http->easy, data, sizeof(data), &n);
+        CURLcode rc;
 
+        if (t->down.len >= TUNNEL_BYTES) {
+            t->has_more = true;
+            return 0;
+        }
+        rc = curl_calls.easy_recv(t->http->easy, data, sizeof(data), &n);
         if (rc == CURLE_AGAIN)
             return 0;
         t->down_eof = rc != CURLE_OK || n == 0;
@@ -756,33 +766,31 @@ static int tls_pull(struct tls_tunnel *t)
 
 static int tls_push(struct tls_tunnel *t)
 {
-    while (t->up.len) {
+    while (t->up_len) {
         size_t n = 0;
-        CURLcode rc = curl_calls.easy_send(t->http->easy, t->up.data, t->up.len, &n);
+        CURLcode rc = curl_calls.easy_send(t->http->easy, t->up + t->up_at, t->up_len, &n);
 
         if (rc == CURLE_AGAIN)
             return 0;
         if (rc != CURLE_OK)
             return -1;
-        buf_consume(&t->up, n);
+        t->up_at += n;
+        t->up_len -= n;
     }
     return 0;
 }
 
 static int tls_local(struct tls_tunnel *t)
 {
-    char data[8192];
     ssize_t n;
 
-    if (!t->up_eof && t->up.len < TUNNEL_BYTES) {
-        n = recv(t->fd, data, sizeof(data), MSG_DONTWAIT);
+    if (!t->up_eof && !t->up_len) {
+        n = recv(t->fd, t->up, sizeof(t->up), MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return -1;
-        if (n == 0) {
-            t->up_eof = true;
-        } else if (n > 0 && buf_add(&t->up, data, (size_t)n, NULL) < 0) {
-            return -1;
-        }
+        t->up_eof = n == 0;
+        t->up_at = 0;
+        t->up_len = n > 0 ? (size_t)n : 0;
     }
     if (t->down.len) {
         n = send(t->fd, t->down.data, t->down.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -794,28 +802,42 @@ static int tls_local(struct tls_tunnel *t)
     return 0;
 }
 
+/* Waits for what the next round can use: a side whose buffer is full is not asked. -1: our caller closed its end. */
+static int tls_wait(struct tls_tunnel *t)
+{
+    struct pollfd p[2] = {{.fd = t->socket}, {.fd = t->fd}};
+
+    if (!t->down_eof && t->down.len < TUNNEL_BYTES)
+        p[0].events |= POLLIN;
+    if (t->up_len)
+        p[0].events |= POLLOUT;
+    if (!t->up_eof && !t->up_len)
+        p[1].events |= POLLIN;
+    if (t->down.len)
+        p[1].events |= POLLOUT;
+    /* An end of the connection that is not asked for would be told again and again. */
+    if (!p[0].events)
+        p[0].fd = -1;
+    if (!p[1].events && t->up_len)
+        p[1].fd = -1;
+    (void)poll(p, 2, t->has_more && t->down.len < TUNNEL_BYTES ? 0 : -1);
+    return t->up_eof && !t->up_len && (p[1].revents & POLLHUP) ? -1 : 0;
+}
+
 /* A half-close reaches the peer as the end of its input, without TLS's own word for it: curl has no call for that. */
 static void tls_loop(struct tls_tunnel *t)
 {
     bool is_shut = false;
 
     while (!t->down_eof || t->down.len) {
-        struct pollfd p[2] = {
-            {.fd = t->down_eof ? -1 : t->socket,
-             .events = (short)(POLLIN | (t->up.len ? POLLOUT : 0))},
-            {.fd = t->fd,
-             .events = (short)((!t->up_eof ? POLLIN : 0) | (t->down.len ? POLLOUT : 0))}};
-
-        if (t->up_eof && !t->down.len)
-            p[1].fd = -1;
         if (tls_pull(t) < 0 || tls_local(t) < 0 || tls_push(t) < 0)
             return;
-        if (t->up_eof && !t->up.len && !is_shut) {
+        if (t->up_eof && !t->up_len && !is_shut) {
             is_shut = true;
             (void)shutdown(t->socket, SHUT_WR);
         }
-        /* Bytes that TLS has decrypted already are not seen by poll(). */
-        (void)poll(p, 2, t->down.len ? TUNNEL_RETRY_MS : -1);
+        if ((!t->down_eof || t->down.len) && tls_wait(t) < 0)
+            return;
     }
 }
 
@@ -826,7 +848,6 @@ static void *tls_main(void *arg)
     tls_loop(t);
     fd_close(t->fd);
     (void)http_free(t->http);
-    buf_done(&t->up);
     buf_done(&t->down);
     free(t);
     return NULL;
@@ -845,8 +866,9 @@ static int tls_start_take(struct http *own, int socket, int *ret_fd, struct err 
         free(t);
         return r;
     }
-    *t = (struct tls_tunnel){.http = own, .socket = socket, .fd = pair[1]};
-    buf_init(&t->up, 2 * TUNNEL_BYTES);
+    t->http = own;
+    t->socket = socket;
+    t->fd = pair[1];
     buf_init(&t->down, 2 * TUNNEL_BYTES);
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setstacksize(&attr, TUNNEL_STACK_BYTES);

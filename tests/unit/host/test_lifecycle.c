@@ -85,6 +85,13 @@ static const struct {
     {"oci", "paused", BH_STATE_PAUSED},
     {"oci", "restoring", BH_STATE_RESUMING},
     {"oci", "stopped", BH_STATE_STOPPED},
+    {"docker", "created configured initialized restarting", BH_STATE_PROVISIONING},
+    {"docker", "running", BH_STATE_RUNNING},
+    {"docker", "paused", BH_STATE_PAUSED},
+    {"docker", "stopping", BH_STATE_STOPPING},
+    {"docker", "exited stopped", BH_STATE_STOPPED},
+    {"docker", "removing", BH_STATE_DESTROYING},
+    {"docker", "dead", BH_STATE_ERROR},
     {"process", "R S D I W K P t", BH_STATE_RUNNING},
     {"process", "T", BH_STATE_PAUSED},
     {"process", "Z X x", BH_STATE_STOPPED},
@@ -111,7 +118,7 @@ static size_t check_words(const struct provider *p)
 
 TEST(every_state_of_a_provider_is_one_of_ours_and_any_other_word_is_unknown)
 {
-    static const char *const others[] = {"", "Running", "run", "running ", "dead", "?", NULL};
+    static const char *const others[] = {"", "Running", "run", "running ", "ended", "?", NULL};
     const struct provider *p;
 
     for (size_t i = 0; (p = provider_at(i)); i++) {

@@ -131,9 +131,9 @@ TEST(the_process_provider_says_that_it_has_no_isolation)
 TEST(the_capabilities_of_each_row_fit_together)
 {
     const struct provider *p;
-    size_t n = 0;
+    size_t i;
 
-    for (size_t i = 0; (p = provider_at(i)); i++, n++) {
+    for (i = 0; (p = provider_at(i)); i++) {
         T_STR(p->name, provider_names[i]);
         T_OK(provider_find(p->name) == p);
         T_OK(p->networks);
@@ -144,10 +144,13 @@ TEST(the_capabilities_of_each_row_fit_together)
         T_OK(!p->has_snapshots ||
              (p->check_capture && p->capture && p->restore && p->has_restored));
         T_OK(!p->disk_dir || p->limits & PROVIDER_LIMIT_DISK);
+        T_OK(!p->watch || !p->has_own_children);
+        T_OK(!p->dial || !p->has_own_children); /* the agent of a child listens by itself */
+        T_OK(p->has_runtimes || !p->runtimes);
         T_OK(p->probe && p->check && p->prepare && p->start && p->stop && p->destroy && p->find &&
              p->inspect);
     }
-    T_OK(!provider_names[n]);
+    T_OK(!provider_names[i]);
 }
 
 /* ---- its end ---- */

@@ -1,8 +1,13 @@
 #include "test.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -345,4 +350,195 @@ TEST(a_socket_may_have_a_path_of_any_length)
         http_response_done(&res);
     }
     (void)http_free(h);
+}
+
+/* ---- an upgraded connection below TLS ---- */
+
+#define HEAD "HTTP/1.1 101 UPGRADED\r\n\r\n"
+#define FLOOD_BYTES (2 * 1024 * 1024)
+
+/* A server on the socket "s": it sends what comes through to_peer, and what it gets comes out of from_peer. */
+struct tls_peer {
+    pid_t pid;
+    int to_peer, from_peer;
+};
+
+static struct tls_peer start_tls_peer(void)
+{
+    struct tls_peer p;
+    int in[2], out[2];
+
+    T_INT(system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=box "
+                 "-addext subjectAltName=DNS:box -keyout key.pem -out cert.pem 2>/dev/null"),
+          0);
+    T_INT(pipe(in), 0);
+    T_INT(pipe(out), 0);
+    p.pid = fork();
+    if (p.pid == 0) {
+        (void)dup2(in[0], 0);
+        (void)dup2(out[1], 1);
+        for (int i = 0; i < 2; i++) {
+            (void)close(in[i]);
+            (void)close(out[i]);
+        }
+        (void)execlp("openssl", "openssl", "s_server", "-unix", "s", "-quiet", "-naccept", "1",
+                     "-key", "key.pem", "-cert", "cert.pem", (char *)NULL);
+        _exit(127);
+    }
+    T_OK(p.pid > 0);
+    (void)close(in[0]);
+    (void)close(out[1]);
+    p.to_peer = in[1];
+    p.from_peer = out[0];
+    for (int i = 0; i < 1000 && access("s", F_OK) < 0; i++)
+        (void)poll(NULL, 0, 10);
+    return p;
+}
+
+static int upgrade_to(struct tls_peer *p, struct http *h)
+{
+    struct http_request q = get();
+    struct err e = {0};
+    int fd = -1, r;
+
+    http_set_ca(h, "cert.pem");
+    q.method = "POST";
+    q.url = "https://box/x";
+    T_INT(write(p->to_peer, HEAD, strlen(HEAD)), (int)strlen(HEAD));
+    r = http_upgrade(h, &q, &fd, &e);
+    if (r < 0)
+        T_STR(e.message, "");
+    return fd;
+}
+
+/* Up to the empty line. */
+static void skip_request(int fd)
+{
+    char last[4] = {0};
+
+    while (memcmp(last, "\r\n\r\n", 4) != 0) {
+        memmove(last, last + 1, 3);
+        T_INT(read(fd, last + 3, 1), 1);
+    }
+}
+
+static void end_tls_peer(struct tls_peer *p)
+{
+    (void)kill(p->pid, SIGKILL);
+    (void)waitpid(p->pid, NULL, 0);
+    (void)close(p->to_peer);
+    (void)close(p->from_peer);
+}
+
+static int64_t used_ms(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+struct flood {
+    int fd;
+    bool is_done;
+};
+
+static void *flood_main(void *arg)
+{
+    struct flood *f = arg;
+    unsigned char data[4096];
+    size_t at = 0;
+
+    while (at < FLOOD_BYTES) {
+        ssize_t n;
+
+        for (size_t i = 0; i < sizeof(data); i++)
+            data[i] = (unsigned char)((at + i) * 31 >> 3);
+        n = send(f->fd, data, sizeof(data), MSG_NOSIGNAL);
+        if (n < 0 && errno == ENOTSOCK)
+            n = write(f->fd, data, sizeof(data));
+        if (n < 0)
+            break;
+        at += (size_t)n;
+    }
+    f->is_done = at >= FLOOD_BYTES;
+    return NULL;
+}
+
+static void take_flood(int fd)
+{
+    unsigned char data[8192];
+    size_t at = 0;
+
+    while (at < FLOOD_BYTES) {
+        ssize_t n = read(fd, data, sizeof(data));
+
+        T_OK(n > 0);
+        for (ssize_t i = 0; i < n; i++)
+            if (data[i] != (unsigned char)((at + (size_t)i) * 31 >> 3))
+                T_INT((long)at + i, -1);
+        at += (size_t)n;
+    }
+}
+
+/* No reader is there at first: the tunnel waits for one. The writer's data is whole blocks of one write each. */
+static void flood_and_take(int from, int to)
+{
+    struct flood f = {.fd = from};
+    pthread_t thread;
+    int64_t before;
+
+    T_INT(pthread_create(&thread, NULL, flood_main, &f), 0);
+    (void)poll(NULL, 0, 300); /* until every buffer is full */
+    before = used_ms();
+    (void)poll(NULL, 0, 500);
+    T_OK(used_ms() - before < 100);
+    T_OK(!f.is_done);
+    take_flood(to);
+    T_INT(pthread_join(thread, NULL), 0);
+    T_OK(f.is_done);
+}
+
+TEST(an_upgraded_connection_below_tls_brings_every_byte_to_a_slow_reader_and_waits_idly)
+{
+    struct tls_peer p = start_tls_peer();
+    struct http *h = new_http(-1);
+    int fd = upgrade_to(&p, h);
+
+    flood_and_take(p.to_peer, fd);
+    (void)close(fd);
+    (void)http_free(h);
+    end_tls_peer(&p);
+}
+
+TEST(an_upgraded_connection_below_tls_takes_every_byte_of_a_writer_and_waits_idly)
+{
+    struct tls_peer p = start_tls_peer();
+    struct http *h = new_http(-1);
+    int fd = upgrade_to(&p, h);
+
+    skip_request(p.from_peer);
+    flood_and_take(fd, p.from_peer);
+    (void)close(fd);
+    (void)http_free(h);
+    end_tls_peer(&p);
+}
+
+TEST(an_upgraded_connection_below_tls_ends_with_its_caller)
+{
+    struct tls_peer p = start_tls_peer();
+    struct http *h = new_http(-1);
+    int fd = upgrade_to(&p, h);
+    char c;
+
+    skip_request(p.from_peer);
+    T_INT(send(fd, "z", 1, MSG_NOSIGNAL), 1);
+    (void)close(fd);
+    T_INT(read(p.from_peer, &c, 1), 1);
+    T_OK(c == 'z');
+    /* s_server ends with its one connection. */
+    T_INT(waitpid(p.pid, NULL, 0), p.pid);
+    (void)http_free(h);
+    (void)close(p.to_peer);
+    (void)close(p.from_peer);
 }

@@ -29,7 +29,7 @@ enum docker_reach {
     DOCKER_REACH_EXEC,      /* `bellhopd dial` in the container, over the engine's API */
 };
 
-/* The facts that an engine tells of itself (GET /info). */
+/* The facts that an engine tells of itself (GET /info). Podman takes a second for them: it runs programs. */
 struct docker_facts {
     bool is_podman, is_rootless, is_desktop;
     bool has_seccomp, has_userns;
@@ -83,7 +83,8 @@ int docker_settle_image(const struct provider_box *b, struct engine *d, char **r
 /* After a start: decides the way to the agent, and records it in the box's directory. */
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e);
-pid_t docker_own_pid(const struct docker_container *c); /* on this machine; 0: elsewhere */
+pid_t docker_own_pid(const struct docker_container *c);       /* on this machine; 0: elsewhere */
+bool docker_has_own_cgroup(const struct docker_container *c); /* false, too, if it is elsewhere */
 int docker_dial(struct provider_box *b, int *ret_fd, struct err *e);
 
 int docker_inspect(struct provider_box *b, json_t **ret, struct err *e);

@@ -51,20 +51,6 @@ static void read_runtimes(json_t *info, struct docker_facts *f)
         (void)json_array_append_new(f->runtimes, json_string(key));
 }
 
-static int is_podman(struct engine *d, bool *ret, struct err *e)
-{
-    _cleanup_json_ json_t *version = NULL;
-    json_t *part;
-    size_t i;
-    int r = engine_get(d, &version, e, "/version");
-
-    *ret = false;
-    json_array_foreach (json_object_get(version, "Components"), i, part)
-        if (str_has_prefix(json_text(part, "Name"), "Podman"))
-            *ret = true;
-    return r;
-}
-
 static bool has_controller(json_t *host, const char *name)
 {
     json_t *list = json_object_get(host, "cgroupControllers"), *v;
@@ -106,10 +92,9 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
     uint64_t cgroup = 0;
     int r = engine_get(d, &info, e, "/info");
 
-    if (r == 0)
-        r = is_podman(d, &f.is_podman, e);
     if (r < 0)
         return r;
+    f.is_podman = engine_is_podman(d);
     f.is_rootless = has_security_option(info, "rootless");
     f.has_userns = has_security_option(info, "userns");
     f.has_seccomp = has_security_option(info, "seccomp");

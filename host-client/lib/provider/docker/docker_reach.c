@@ -20,7 +20,7 @@
 
 #define RECORD_FILE "docker.json"
 #define RECORD_BYTES 4096
-#define PROC_FILE_BYTES ((size_t)1 << 20)
+#define PROC_BYTES ((size_t)1 << 20)
 #define TRY_MS 2000
 #define TRY_ONCE_MS 50
 #define TRY_PAUSE_MS 5
@@ -82,28 +82,26 @@ static int reach_load(const struct provider_box *b, struct reach *ret, struct er
     return r < 0 ? err_wrap(e, r, "the record of the container") : 0;
 }
 
-static bool proc_file_names(pid_t pid, const char *name, const char *id)
+static bool names_container(const struct docker_container *c, const char *file)
 {
     _cleanup_free_ char *text = NULL;
     char path[48];
     size_t len = 0;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    return io_read_file(AT_FDCWD, path, PROC_FILE_BYTES, &text, &len, NULL) == 0 &&
-           strstr(text, id);
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)c->pid, file);
+    return io_read_file(AT_FDCWD, path, PROC_BYTES, &text, &len, NULL) == 0 && strstr(text, c->id);
 }
 
-/*
- * If the pid that the engine tells is one of this machine, the process is in the container's control group, or, where
- * an ordinary user's engine has none, sees files of the container's directory (its /etc/hosts). Nobody in the box can
- * make either so.
- */
+bool docker_has_own_cgroup(const struct docker_container *c)
+{
+    return c->pid > 1 && names_container(c, "cgroup");
+}
+
+/* If the pid that the engine tells is one of this machine, the process is in the container's control group. Rootless
+ * engines have none with cgroup v1; the files that an engine mounts, such as /etc/hosts, name the container too. */
 pid_t docker_own_pid(const struct docker_container *c)
 {
-    return c->pid > 1 && (proc_file_names(c->pid, "cgroup", c->id) ||
-                          proc_file_names(c->pid, "mountinfo", c->id))
-               ? c->pid
-               : 0;
+    return c->pid > 1 && (docker_has_own_cgroup(c) || names_container(c, "mountinfo")) ? c->pid : 0;
 }
 
 /* ---- choosing ---- */
@@ -132,6 +130,26 @@ static bool answers_at(const struct provider_box *b, const char *host, uint16_t 
     return false;
 }
 
+/*
+ * A socket of this machine may lead to an engine of another one (ssh -L), whose addresses and ports are those of
+ * somebody else here. A process of the container on this machine proves the engine; that of Docker Desktop is in its
+ * virtual machine, and its ports are here.
+ */
+static int is_engine_here(struct engine *d, const struct docker_container *c, pid_t pid,
+                          struct err *e)
+{
+    struct docker_facts facts = {0};
+    int r;
+
+    if (pid || !c->published || !engine_is_local(d))
+        return pid != 0;
+    r = docker_read_facts(d, &facts, e);
+    if (r == 0)
+        r = facts.is_desktop;
+    docker_facts_done(&facts);
+    return r;
+}
+
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e)
 {
@@ -141,12 +159,15 @@ int docker_record_reach(const struct provider_box *b, struct engine *d,
                       .address = "",
                       .pid = (uint32_t)pid,
                       .pid_start = pid ? procfs_start_time(pid) : 0};
+    int is_here = is_engine_here(d, c, pid, e);
 
-    if (engine_is_local(d) && c->published && answers_at(b, "127.0.0.1", c->published)) {
+    if (is_here < 0)
+        return is_here;
+    if (is_here && c->published && answers_at(b, "127.0.0.1", c->published)) {
         w.way = DOCKER_REACH_PUBLISHED;
         w.port = c->published;
-    } else if (engine_is_local(d) && str_eq(b->spec->network, "user") && !c->published &&
-               *c->address && answers_at(b, c->address, DOCKER_AGENT_PORT)) {
+    } else if (is_here && str_eq(b->spec->network, "user") && !c->published && *c->address &&
+               answers_at(b, c->address, DOCKER_AGENT_PORT)) {
         w.way = DOCKER_REACH_ADDRESS;
         w.address = c->address;
         w.port = DOCKER_AGENT_PORT;

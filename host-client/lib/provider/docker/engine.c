@@ -25,6 +25,7 @@
 #define UNIX_PREFIX "unix://"
 #define TCP_PREFIX "tcp://"
 #define CERTS "?certs="
+#define CONTEXT_PREFIX "context:" /* and the name of a context that is not there */
 /* 1.40 is Docker 19.03's; the newest that was read for this file. */
 #define MINOR_LEAST 40
 #define MINOR_MOST 47
@@ -38,6 +39,7 @@ struct engine {
     char *host;   /* "HOST:PORT", without a socket */
     char *ca, *cert, *key;
     unsigned minor; /* of the version 1.N; 0: not agreed yet */
+    bool is_podman;
 };
 
 /* ---- which one ---- */
@@ -63,12 +65,18 @@ int engine_choose(const struct bh_ctx *ctx, char **ret, struct err *e)
             return asprintf(ret, UNIX_PREFIX "%s", path) < 0 ? err_oom(e) : 0;
     }
     return err_field(e, ERR_UNAVAILABLE, "docker_host",
-                     "no engine is here: neither '/var/run/docker.sock' nor "
-                     "'/run/podman/podman.sock' exists, and DOCKER_HOST names no other");
+                     "no engine is here: DOCKER_HOST names none, and none of these sockets exists: "
+                     "/var/run/docker.sock, /run/user/%u/docker.sock, /run/podman/podman.sock, "
+                     "/run/user/%u/podman/podman.sock",
+                     (unsigned)geteuid(), (unsigned)geteuid());
 }
 
 static int refuse_engine_url(const char *url, struct err *e)
 {
+    if (str_has_prefix(url, CONTEXT_PREFIX))
+        return err_field(e, ERR_NOT_FOUND, "docker_host",
+                         "docker_host: Docker has no context '%.200s'",
+                         url + strlen(CONTEXT_PREFIX));
     return err_field(e, str_has_prefix(url, "ssh://") ? ERR_UNIMPLEMENTED : ERR_INVALID,
                      "docker_host",
                      "docker_host: '%.200s' is neither unix:///PATH nor tcp://HOST:PORT", url);
@@ -153,6 +161,7 @@ static int agree_on_version(struct engine *d, struct err *e)
         return r;
     if (res.status == 200 && http_header(&res, "Api-Version", text, sizeof(text)))
         (void)sscanf(text, "1.%3u", &theirs);
+    d->is_podman = http_header(&res, "Libpod-Api-Version", text, sizeof(text));
     r = res.status;
     http_response_done(&res);
     if (!theirs)
@@ -209,6 +218,11 @@ bool engine_is_local(const struct engine *d)
 {
     return d->socket ||
            (d->host && (str_has_prefix(d->host, "127.") || str_has_prefix(d->host, "localhost:")));
+}
+
+bool engine_is_podman(const struct engine *d)
+{
+    return d->is_podman;
 }
 
 char *engine_encode_take(json_t *value)

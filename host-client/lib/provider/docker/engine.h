@@ -34,6 +34,7 @@ static inline void engine_free_p(struct engine **d)
 
 /* Is the engine a process of this machine, as far as its socket tells? */
 bool engine_is_local(const struct engine *d);
+bool engine_is_podman(const struct engine *d); /* else Docker */
 
 /*
  * A call. path: with its query, percent-encoded, without the version. 2xx and 304 are success; the answer is *ret (NULL:
