@@ -30,9 +30,10 @@ teardown()
 {
     [ -z "$NO_CLUSTER" ] || return 0
     kube delete resourcequotas --all >/dev/null
+    rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
     use_cluster kubernetes
     box_teardown
-    wait_until 20 nothing_left
+    nothing_left || wait_until 20 nothing_left
 }
 
 nothing_left() { [ -z "$(kube_objects)" ]; }
@@ -129,10 +130,9 @@ in_pod()
     unset KUBECONFIG BELLHOP_KUBE_NAMESPACE
     in_pod "$BELLHOP" up --name one --provider kubernetes --agent none --empty >"$BOX_TMP/up" 2>&1 || fail "$(cat "$BOX_TMP/up")"
     [ "$(jq -r .way "$BELLHOP_STATE_DIR"/boxes/*/kubernetes.json)" = address ]
-    [ "$(bellhop status one --json | jq -r .enforced.engine.address)" = incluster:10.231.0.1:16443 ]
+    [ "$(in_pod "$BELLHOP" status one --json | jq -r .enforced.engine.address)" = incluster:10.231.0.1:16443 ]
     [ "$(bellhop exec one -- echo there)" = there ]
     in_pod "$BELLHOP" rm one
-    rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
 }
 
 @test "a kubeconfig that wants a plug-in or a wrong context is refused, with the way out" {
@@ -220,6 +220,7 @@ in_pod()
     kill -9 "$(kube_pid "$ID")"
     wait_until 30 is_state stopped
     bellhop start one >"$BOX_TMP/start" 2>&1 3>&- &
+    wait_until 10 is_state provisioning
     cluster stop-apiserver
     cluster start-apiserver
     wait $! || fail "$(cat "$BOX_TMP/start")"
