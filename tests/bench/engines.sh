@@ -49,11 +49,13 @@ ready()
 
 docker_ready()
 {
-    docker run -d --name peer --stop-signal KILL --entrypoint /usr/bin/sleep "$docker_image" 6000 && docker exec peer true
+    docker run -d --name peer --stop-signal KILL --entrypoint /usr/bin/sleep "$docker_image" 6000 &&
+        docker exec peer true
 }
 podman_ready()
 {
-    podman run -d --name peer --stop-signal KILL --entrypoint /usr/bin/sleep "$podman_image" 6000 && podman exec peer true
+    podman run -d --name peer --stop-signal KILL --entrypoint /usr/bin/sleep "$podman_image" 6000 &&
+        podman exec peer true
 }
 
 # life ROW UP-OPTION...: a box from nothing to its snapshot.
