@@ -115,6 +115,13 @@ static int64_t default_deadline(const struct bh_ctx *ctx)
     return clock_mono_ms() + (ms > 0 ? ms : PROVIDER_MS);
 }
 
+static int64_t look_deadline(const struct bh_ctx *ctx)
+{
+    int64_t most_ms = default_deadline(ctx), look_ms = clock_mono_ms() + BOX_PROVIDER_LOOK_MS;
+
+    return look_ms < most_ms ? look_ms : most_ms;
+}
+
 /* ASK(name, deadline, call): `view`, `why` and `e` are for the call. */
 #define ASK(name, deadline, call) \
     _cleanup_ask_ struct ask a; \
@@ -227,12 +234,33 @@ int box_provider_dial(struct bh_box *box, int64_t deadline_mono_ms, int *ret_fd,
 
 int box_provider_watch(struct bh_box *box, int *ret_fd, struct err *e)
 {
-    QUIET_ASK("watch", default_deadline(box->ctx), watch(view, ret_fd, &why));
+    QUIET_ASK("watch", look_deadline(box->ctx), watch(view, ret_fd, &why));
 }
 
 int box_provider_look(struct bh_box *box, struct provider_run *ret, struct err *e)
 {
-    QUIET_ASK("find", default_deadline(box->ctx), find(view, ret, &why));
+    QUIET_ASK("find", look_deadline(box->ctx), find(view, ret, &why));
+}
+
+int box_provider_has_disk(struct bh_box *box, struct err *e)
+{
+    if (!box->provider->has_disk)
+        return 1;
+    ASK("has_disk", default_deadline(box->ctx), has_disk(view, &why));
+}
+
+int box_provider_drop_capture(struct bh_box *box, const char *id, struct err *e)
+{
+    if (!box->provider->drop_capture)
+        return 0;
+    QUIET_ASK("drop_capture", default_deadline(box->ctx), drop_capture(view, id, &why));
+}
+
+int box_provider_exit_status(struct bh_box *box, const struct provider_run *run, int *ret_status,
+                             bool *ret_is_oom, struct err *e)
+{
+    QUIET_ASK("exit_status", look_deadline(box->ctx),
+              exit_status(view, run, ret_status, ret_is_oom, &why));
 }
 
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e)

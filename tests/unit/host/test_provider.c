@@ -36,9 +36,9 @@ static int far_find(struct provider_box *b, struct provider_run *ret, struct err
 }
 
 static int far_exit_status(struct provider_box *b, const struct provider_run *run, int *ret_status,
-                           struct err *e)
+                           bool *ret_is_oom, struct err *e)
 {
-    (void)b, (void)run, (void)e;
+    (void)b, (void)run, (void)ret_is_oom, (void)e;
     *ret_status = 7 << 8;
     return 0;
 }

@@ -24,6 +24,7 @@
 #define TOKEN_BYTES 4096
 #define SIGNAL_STATUS 128
 #define SIGKILL_NUMBER 9
+#define SIGNALS 65
 
 /* ---- probe and check ---- */
 
@@ -176,6 +177,8 @@ static int run_of_container(const struct provider_box *b, struct engine *d,
 
     *ret = (struct provider_run){0};
     r = r == 1 ? c.is_running : r;
+    if (r == 1)
+        ret->is_paused = c.is_paused;
     if (r == 1 && engine_is_local(d))
         ret->pid = docker_own_pid(&c);
     if (r == 1 && ret->pid)
@@ -395,6 +398,18 @@ static int docker_destroy(struct provider_box *b, struct err *e)
     return r;
 }
 
+static int docker_has_disk(struct provider_box *b, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container c = {0};
+    int r = docker_open(b, &d, e);
+
+    if (r == 0)
+        r = docker_find_container(b, d, &c, e);
+    docker_container_done(&c);
+    return r;
+}
+
 /* ---- the end of a run ---- */
 
 /* One that died before the engine told of it is noticed by a second look: the descriptor is readable at once. */
@@ -413,9 +428,9 @@ static int docker_watch(struct provider_box *b, int *ret_fd, struct err *e)
     return r;
 }
 
-/* The engine has a shell's number for a signal. */
+/* The engine has a shell's number for a signal. It tells of any process of the box that had no memory, and not which. */
 static int docker_exit_status(struct provider_box *b, const struct provider_run *run,
-                              int *ret_status, struct err *e)
+                              int *ret_status, bool *ret_is_oom, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
@@ -428,10 +443,12 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
         r = 0;
     if (r == 1)
         save_logs(b, d, c.id);
-    if (r == 1)
-        *ret_status = c.is_oom                      ? SIGKILL_NUMBER
-                      : c.exit_code > SIGNAL_STATUS ? c.exit_code - SIGNAL_STATUS
-                                                    : (c.exit_code & 0xff) << 8;
+    if (r == 1) {
+        *ret_is_oom = c.is_oom && c.exit_code == SIGNAL_STATUS + SIGKILL_NUMBER;
+        *ret_status = c.exit_code > SIGNAL_STATUS && c.exit_code < SIGNAL_STATUS + SIGNALS
+                          ? c.exit_code - SIGNAL_STATUS
+                          : (c.exit_code & 0xff) << 8;
+    }
     docker_container_done(&c);
     return r == 0 ? err_set(e, ERR_NOT_FOUND, "the container has no exit status") : r < 0 ? r : 0;
 }
@@ -454,7 +471,7 @@ static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
     char line[160];
     int r;
 
-    if (!id || !box || !ctx_is_box_id(box) || s->is_kept(s->arg, box))
+    if (!docker_is_id(id) || !box || !ctx_is_box_id(box) || s->is_kept(s->arg, box))
         return 0;
     r = docker_remove_container(s->engine, id, e);
     (void)snprintf(line, sizeof(line), "removed the container of '%s', which is gone", box);
@@ -478,6 +495,8 @@ static int sweep_containers(struct docker_sweep *s, const char *mark, struct err
     if (!filter)
         return err_oom(e);
     r = engine_get(s->engine, &list, e, "/containers/json?all=1&filters=%s", filter);
+    if (r == 0 && !json_is_array(list))
+        r = docker_answer_is_strange(e, "list of containers");
     json_array_foreach (list, i, row)
         if (r == 0 && str_eq(json_string_value(json_object_get(json_object_get(row, "Labels"),
                                                                DOCKER_LABEL_STORE)),
@@ -549,6 +568,7 @@ const struct provider provider_docker = {
     .start = docker_start,
     .stop = docker_stop,
     .destroy = docker_destroy,
+    .has_disk = docker_has_disk,
     .find = docker_find,
     .check_pause = docker_check_pause,
     .pause = docker_pause,
@@ -557,6 +577,7 @@ const struct provider provider_docker = {
     .capture = docker_capture,
     .restore = docker_restore,
     .has_restored = docker_has_restored,
+    .drop_capture = docker_drop_capture,
     .forget = docker_forget,
     .dial = docker_dial,
     .watch = docker_watch,

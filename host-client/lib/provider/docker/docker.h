@@ -59,6 +59,9 @@ struct docker_container {
     json_t *doc;        /* the engine's document; owned */
 };
 void docker_container_done(struct docker_container *c);
+bool docker_is_id(const char *id); /* of a container or a command; also NULL */
+/* ERR_DATA_LOSS: "the engine's answer has no valid <of>". */
+int docker_answer_is_strange(struct err *e, const char *of);
 
 /* The engine of the box (spec->engine), until the call's deadline. */
 int docker_open(const struct provider_box *b, struct engine **ret, struct err *e);
@@ -92,6 +95,7 @@ int docker_check_capture(struct provider_box *b, struct err *e);
 int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e);
 int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e);
 int docker_has_restored(struct provider_box *b, const char *tag, struct err *e);
+int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);
 int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e);
 /* Removes images that docker_forget() could not, because a container had them. */
 void docker_retry_forget(struct bh_ctx *ctx);

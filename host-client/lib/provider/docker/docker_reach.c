@@ -227,8 +227,8 @@ static int start_dialer(struct engine *d, const char *container, const char *soc
     if (r < 0)
         return r;
     id = json_string_value(json_object_get(made, "Id"));
-    if (!id || strspn(id, "0123456789abcdef") != strlen(id) || strlen(id) > 64)
-        return err_set(e, ERR_DATA_LOSS, "the engine's answer has no id of the command");
+    if (!docker_is_id(id))
+        return docker_answer_is_strange(e, "id of the command");
     (void)snprintf(path, sizeof(path), "/exec/%.72s/start", id);
     return engine_hijack(d, path, start, ret_fd, e);
 }
