@@ -25,7 +25,7 @@ struct exit_watch {
     bool is_paused;  /* as the provider said when it last answered */
     bool has_status;
     bool is_oom; /* it was killed for want of memory */
-    int status; /* as waitpid() has it */
+    int status;  /* as waitpid() has it */
 };
 
 void exit_watch_init(struct exit_watch *w);

@@ -424,6 +424,7 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
     (void)curl_calls.easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_calls.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     (void)curl_calls.easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_calls.easy_setopt(c, CURLOPT_FRESH_CONNECT, j->req->is_sent_once ? 1L : 0L);
     (void)curl_calls.easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, HTTP_CONNECT_TIMEOUT_MS);
     (void)curl_calls.easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_calls.easy_setopt(c, CURLOPT_HEADERDATA, j);

@@ -144,13 +144,13 @@ static int make_container(struct provider_box *b, struct engine *d, struct err *
     const char *commit = json_string_value(json_object_get(disk, "image"));
     _cleanup_free_ char *image = NULL;
     char name[DOCKER_NAME_BYTES];
-    int r = commit ? 0 : docker_settle_image(b, d, &image, e);
+    int r = commit ? docker_check_image(d, commit, e) : docker_settle_image(b, d, &image, e);
 
     docker_container_name(b, name);
     return r < 0 ? r : docker_create_container(b, d, name, commit ? commit : image, NULL, e);
 }
 
-/* A second one finds the container of the first; one that both wanted to make is the other's: "name is in use". */
+/* A container that never ran may be half-made: its maker may have died. */
 static int docker_prepare(struct provider_box *b, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
@@ -159,10 +159,8 @@ static int docker_prepare(struct provider_box *b, struct err *e)
 
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
-    if (r == 0)
+    if (r == 0 || (r == 1 && provider_state(&provider_docker, c.status) == BH_STATE_PROVISIONING))
         r = make_container(b, d, e);
-    if (r == -ERR_EXISTS && docker_find_container(b, d, &c, NULL) == 1)
-        r = 0;
     docker_container_done(&c);
     return r < 0 ? r : 0;
 }

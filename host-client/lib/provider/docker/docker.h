@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/buf.h"
 #include "lib/provider/docker/engine.h"
 #include "lib/provider/provider.h"
 
@@ -89,10 +90,17 @@ int docker_record_reach(const struct provider_box *b, struct engine *d,
 pid_t docker_own_pid(const struct docker_container *c); /* on this machine; 0: elsewhere */
 int docker_dial(struct provider_box *b, int *ret_fd, struct err *e);
 
+/* A relay_filter for the output of a command without a terminal: a byte for the stream, three of zero, the length in
+ * four. A longer frame, or one of no stream, ends the relay. */
+#define DOCKER_FRAME_BYTES (64 * 1024)
+int docker_strip_frames(void *arg, struct buf *in, struct buf *out, bool is_eof);
+
 int docker_inspect(struct provider_box *b, json_t **ret, struct err *e);
 
 int docker_check_capture(struct provider_box *b, struct err *e);
 int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e);
+/* Of a snapshot. ERR_NOT_FOUND: the engine has it no more. */
+int docker_check_image(struct engine *d, const char *image, struct err *e);
 int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e);
 int docker_has_restored(struct provider_box *b, const char *tag, struct err *e);
 int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);

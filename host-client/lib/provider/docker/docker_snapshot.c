@@ -38,8 +38,7 @@ int docker_check_capture(struct provider_box *b, struct err *e)
 /* The digits of an image's id, which Podman tells without "sha256:". NULL: it is none. */
 static const char *image_hex(const char *image)
 {
-    const char *hex =
-        image && str_has_prefix(image, "sha256:") ? image + strlen("sha256:") : image;
+    const char *hex = image && str_has_prefix(image, "sha256:") ? image + strlen("sha256:") : image;
 
     return docker_is_id(hex) ? hex : NULL;
 }
@@ -71,7 +70,7 @@ static int commit_container(struct provider_box *b, struct engine *d, const char
     (void)snprintf(path, sizeof(path),
                    "/commit?container=%.72s&repo=" SNAPSHOT_REPO "&tag=%s&pause=%d", container,
                    c->id, !c->is_paused);
-    return config ? engine_call(d, "POST", path, config, ret, e) : err_oom(e);
+    return config ? engine_post_once(d, path, config, ret, e) : err_oom(e);
 }
 
 int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e)
@@ -106,6 +105,21 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
 
 /* ---- restore ---- */
 
+int docker_check_image(struct engine *d, const char *image, struct err *e)
+{
+    const char *hex = image_hex(image);
+    struct err why = {0};
+    int r = hex ? engine_get(d, NULL, &why, "/images/sha256:%s/json", hex)
+                : err_set(&why, ERR_DATA_LOSS, "the snapshot has no image of an engine");
+
+    if (r == -ERR_NOT_FOUND)
+        return err_field(e, ERR_NOT_FOUND, "snapshot",
+                         "snapshot: the engine has its image no more: somebody else removed it");
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
 static void new_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
 {
     (void)snprintf(out, DOCKER_NAME_BYTES, "bellhop-%s-new", b->id);
@@ -127,12 +141,22 @@ static int remove_named(const struct provider_box *b, struct engine *d, const ch
 static int take_container_place(const struct provider_box *b, struct engine *d, struct err *e)
 {
     char name[DOCKER_NAME_BYTES], new[DOCKER_NAME_BYTES];
+    struct docker_container c = {0};
+    struct err why = {0};
     int r;
 
     docker_container_name(b, name);
     new_name(b, new);
     r = remove_named(b, d, name, e);
-    return r < 0 ? r : engine_post(d, NULL, e, "/containers/%s/rename?name=%s", new, name);
+    if (r < 0)
+        return r;
+    r = engine_post(d, NULL, &why, "/containers/%s/rename?name=%s", new, name);
+    if (r < 0 && docker_find_container(b, d, &c, NULL) == 1) /* the answer was lost */
+        r = 0;
+    docker_container_done(&c);
+    if (r < 0 && e)
+        *e = why;
+    return r;
 }
 
 int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e)
@@ -140,10 +164,11 @@ int docker_restore(struct provider_box *b, const struct provider_source *source,
     const char *image = json_string_value(json_object_get(source->disk, "image"));
     _cleanup_engine_ struct engine *d = NULL;
     char new[DOCKER_NAME_BYTES];
-    int r = image ? docker_open(b, &d, e)
-                  : err_set(e, ERR_DATA_LOSS, "the snapshot has no image of an engine");
+    int r = docker_open(b, &d, e);
 
     new_name(b, new);
+    if (r == 0)
+        r = docker_check_image(d, image, e);
     if (r == 0)
         r = remove_named(b, d, new, e);
     if (r == 0)

@@ -288,11 +288,11 @@ static int engine_do(struct engine *d, struct http_request *req, const char *pat
     return r;
 }
 
-int engine_call(struct engine *d, const char *method, const char *path, const json_t *body,
-                json_t **ret, struct err *e)
+static int engine_send_json(struct engine *d, const char *method, const char *path,
+                            const json_t *body, bool is_sent_once, json_t **ret, struct err *e)
 {
     const char *headers[] = {"Content-Type: application/json", NULL};
-    struct http_request req = {.method = method, .headers = headers};
+    struct http_request req = {.method = method, .headers = headers, .is_sent_once = is_sent_once};
     _cleanup_free_ char *text = NULL;
     int r = body ? jx_dump(body, &text, &req.body_len, e) : 0;
 
@@ -302,6 +302,18 @@ int engine_call(struct engine *d, const char *method, const char *path, const js
     if (str_eq(method, "GET"))
         req.body = NULL;
     return engine_do(d, &req, path, ret, e);
+}
+
+int engine_call(struct engine *d, const char *method, const char *path, const json_t *body,
+                json_t **ret, struct err *e)
+{
+    return engine_send_json(d, method, path, body, false, ret, e);
+}
+
+int engine_post_once(struct engine *d, const char *path, const json_t *body, json_t **ret,
+                     struct err *e)
+{
+    return engine_send_json(d, "POST", path, body, true, ret, e);
 }
 
 int engine_get(struct engine *d, json_t **ret, struct err *e, const char *fmt, ...)
@@ -503,9 +515,8 @@ static int skip_head(struct engine *d, int fd, struct err *e)
 
 int engine_watch(struct engine *d, const char *id, int *ret_fd, struct err *e)
 {
-    _cleanup_free_ char *filter =
-        engine_encode_take(json_pack("{s:[s], s:[s, s, s]}", "container", id, "event", "die",
-                                     "pause", "unpause"));
+    _cleanup_free_ char *filter = engine_encode_take(
+        json_pack("{s:[s], s:[s, s, s]}", "container", id, "event", "die", "pause", "unpause"));
     _cleanup_free_ char *request = NULL;
     _cleanup_close_ int fd = -1;
     int r;

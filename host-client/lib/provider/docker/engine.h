@@ -43,6 +43,9 @@ bool engine_is_local(const struct engine *d);
  */
 int engine_call(struct engine *d, const char *method, const char *path, const json_t *body,
                 json_t **ret, struct err *e);
+/* For what must not be done twice: it is not sent again when its answer is lost. */
+int engine_post_once(struct engine *d, const char *path, const json_t *body, json_t **ret,
+                     struct err *e);
 int engine_get(struct engine *d, json_t **ret, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 int engine_post(struct engine *d, const json_t *body, struct err *e, const char *fmt, ...)
