@@ -100,7 +100,7 @@ int monitor_pause_unused(struct monitor *m, const char *cause, struct err *e)
 }
 
 /*
- * What the provider said may be older than a pause or a resume of our own: it is asked again, with the lock that these
+ * The provider's last word may be older than a pause or a resume of our own: it is asked again, with the lock that these
  * have. The guest agent cannot be told of a pause that it did not see coming; a resume tells it the time.
  */
 void monitor_follow_pause(struct monitor *m)

@@ -35,6 +35,8 @@ setup()
 {
     box_setup
     mkdir -m 0700 "$BELLHOP_STATE_DIR"
+    # A test that failed may have left it dead.
+    curl -sf -o /dev/null --unix-socket "$ENGINES/docker/sock" http://engine/_ping || daemon_does restart_dockerd
     export BELLHOP_PROVIDER_TIMEOUT=20s
 }
 
@@ -153,7 +155,7 @@ up_under_fault() # FAULT STEP [NTH]
     local begun=$EPOCHSECONDS what="$ENGINE_NAME: $*"
 
     broken "$1" "$2" 1 "${3:-1}"
-    BELLHOP_PROVIDER_TIMEOUT=$([ "$1" = hang ] && echo 3s || echo 20s) run --separate-stderr up
+    BELLHOP_PROVIDER_TIMEOUT=$([ "$1" = hang ] && echo 6s || echo 20s) run --separate-stderr up
     is_hit || fail "$what: no such request was sent: $output"
     [ $((EPOCHSECONDS - begun)) -lt 60 ] || fail "$what: it took $((EPOCHSECONDS - begun)) s"
     mend
@@ -165,7 +167,7 @@ up_under_fault() # FAULT STEP [NTH]
         typed "$what"
         bellhop events one --json 2>/dev/null | jq -e 'all(.events[-1]?; .cause != "")' >/dev/null
     fi
-    # What the engine was doing at the deadline may be there a moment later.
+    # The engine may finish a request after its deadline.
     is_nothing_left || wait_for 10 is_nothing_left || left_nothing "$what"
 }
 
@@ -238,9 +240,9 @@ command_under_fault()
     is_hit || fail "$what: no such request was sent: $output $stderr"
     mend
     echo "$what: $status $(jq -c '.error | .code, .field, .message' <<<"$output" | tr '\n' ' ')"
+    [ -z "$(bellhop ls -q)" ] || true_state "$what"
     if [ "$status" -ne 0 ]; then
         typed "$what"
-        true_state "$what"
         has_fault_event "$since" || fail "$what: no event: $(bellhop events one)"
     fi
 }
@@ -322,11 +324,13 @@ few_requests()
         [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
 docker_host" ] || fail "$command: $output"
     done
-    is_state running
+    run --separate-stderr bellhop status one --json # what is in force cannot be read
+    [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
+docker_host" ] || fail "status: $output"
     wait_for 10 has_monitor_fault
     few_requests 4
     [ "$(monitor_faults)" -eq 1 ]
-    is_state running
+    [ "$(bellhop ls --json | jq -r '.boxes[].state')" = running ]
     from=$(($(n_requests) + 1))
     daemon_does restart_dockerd --live-restore
     is_usable
@@ -341,7 +345,7 @@ docker_host" ] || fail "$command: $output"
     daemon_does stop_dockerd_hard
     daemon_does restart_dockerd
     wait_for 30 is_state stopped
-    [ -n "$(info .cause)" ]
+    [ -n "$(info .cause)" ] || fail "no cause: $(bellhop events one)"
     [ "$(bellhop exec one -- cat file)" = kept ]
     # A clean stop.
     daemon_does restart_dockerd
@@ -380,11 +384,11 @@ case_behind()
     [ "$(engine_state)" = running ]
     api POST "/containers/$CONTAINER/stop?t=5"
     within 5 is_state stopped
-    [ -n "$(info .cause)" ]
+    [ -n "$(info .cause)" ] || fail "no cause: $(bellhop events one)"
     [ "$(bellhop exec one -- cat file)" = kept ]
     api POST "/containers/$CONTAINER/kill"
     within 5 is_state stopped
-    [ "$(info .cause)" = "the box's first process was killed by signal 9" ]
+    [ -n "$(info .cause)" ] # a command that looks at the same moment may store its own
     [ "$(bellhop exec one -- cat file)" = kept ]
     api DELETE "/containers/$CONTAINER?force=1"
     within 5 is_state stopped
@@ -455,8 +459,13 @@ image_id() { api GET "/containers/$CONTAINER/json" | jq -r .Image; }
     [ "$(jq -r .error.code <<<"$output")" = not_found ] || fail "$output"
     [ "$(bellhop exec one -- cat file)" = kept ]
     [ "$(bellhop ls -q)" = one ]
-    end_now "$PROXY"
+    image=$(image_id)
     bellhop rm one
+    bellhop snapshots rm s
+    api DELETE "/images/${image#sha256:}?force=1"
+    make_box
+    [ "$(image_id)" = "$image" ]
+    bellhop exec one -- true
 }
 
 @test "a full disk of the engine is exhausted and leaves nothing, and one that fills up later leaves the agent alive" {

@@ -621,6 +621,7 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
 /* ---- upgraded connections ---- */
 
 #define UPGRADE_HEAD_BYTES (16 * 1024)
+#define UPGRADE_REASON_CHARS 300
 #define TUNNEL_STACK_BYTES (256 * 1024) /* the TLS library's frames */
 #define TUNNEL_BYTES (32 * 1024)
 #define TUNNEL_RETRY_MS 50
@@ -704,6 +705,7 @@ static void upgrade_read_refusal(struct http *h, int fd, const struct http_reque
 
 static int upgrade_read_head(struct http *h, int fd, const struct http_request *req, struct err *e)
 {
+    _cleanup_free_ char *text = NULL;
     _cleanup_buf_ struct buf head;
     unsigned status = 0;
     int r = 0;
@@ -723,9 +725,10 @@ static int upgrade_read_head(struct http *h, int fd, const struct http_request *
     if (status == 101)
         return 0;
     upgrade_read_refusal(h, fd, req, &head);
+    text = str_clamp(head.len ? head.data : "", UPGRADE_REASON_CHARS);
     return err_set(e, status == 404 ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
-                   "'%s' refused the upgrade with the status %u: %.300s", request_place(req),
-                   status, head.len ? head.data : "");
+                   "'%s' refused the upgrade with the status %u: %.1200s", request_place(req),
+                   status, text ? text : "");
 }
 
 /* ---- TLS below a socket pair ---- */
@@ -736,6 +739,8 @@ struct tls_tunnel {
     int socket, fd; /* below TLS; our end of the pair */
     struct buf up, down;
     bool up_eof, down_eof;
+    bool
+        has_more; /* below TLS there may be bytes that poll() does not see: there was no room for them */
 };
 
 static int tls_pull(struct tls_tunnel *t)
@@ -746,6 +751,7 @@ static int tls_pull(struct tls_tunnel *t)
         size_t n = 0;
         CURLcode rc = curl_calls.easy_recv(t->http->easy, data, sizeof(data), &n);
 
+        t->has_more = rc != CURLE_AGAIN;
         if (rc == CURLE_AGAIN)
             return 0;
         t->down_eof = rc != CURLE_OK || n == 0;
@@ -801,22 +807,26 @@ static void tls_loop(struct tls_tunnel *t)
     bool is_shut = false;
 
     while (!t->down_eof || t->down.len) {
-        struct pollfd p[2] = {
-            {.fd = t->down_eof ? -1 : t->socket,
-             .events = (short)(POLLIN | (t->up.len ? POLLOUT : 0))},
-            {.fd = t->fd,
-             .events = (short)((!t->up_eof ? POLLIN : 0) | (t->down.len ? POLLOUT : 0))}};
+        struct pollfd p[2] = {{.fd = t->down_eof ? -1 : t->socket}, {.fd = t->fd}};
 
-        if (t->up_eof && !t->down.len)
-            p[1].fd = -1;
         if (tls_pull(t) < 0 || tls_local(t) < 0 || tls_push(t) < 0)
             return;
         if (t->up_eof && !t->up.len && !is_shut) {
             is_shut = true;
             (void)shutdown(t->socket, SHUT_WR);
         }
+        /* A side without room is not waited for: a peer that does not read would keep the thread busy. */
+        p[0].events =
+            (short)((t->down.len < TUNNEL_BYTES ? POLLIN : 0) | (t->up.len ? POLLOUT : 0));
+        p[1].events = (short)((!t->up_eof && t->up.len < TUNNEL_BYTES ? POLLIN : 0) |
+                              (t->down.len ? POLLOUT : 0));
+        p[0].fd = p[0].events ? p[0].fd : -1;
+        p[1].fd = p[1].events ? p[1].fd : -1;
         /* Bytes that TLS has decrypted already are not seen by poll(). */
-        (void)poll(p, 2, t->down.len ? TUNNEL_RETRY_MS : -1);
+        (void)poll(p, 2,
+                   t->has_more && !t->down_eof && t->down.len < TUNNEL_BYTES ? 0
+                   : t->down.len                                             ? TUNNEL_RETRY_MS
+                                                                             : -1);
     }
 }
 

@@ -356,6 +356,18 @@ static int stop_container(struct engine *d, const struct docker_container *c, in
     return engine_post(d, NULL, e, "/containers/%.72s/stop?t=%d", c->id, (grace_ms + 999) / 1000);
 }
 
+/* "No such container" is an end only if the engine has none by its name either. */
+static int check_ended(struct provider_box *b, struct engine *d, bool is_removed, struct err *e)
+{
+    struct docker_container c = {0};
+    int r = docker_find_container(b, d, &c, e);
+
+    if (r == 1 && (is_removed || c.is_running))
+        r = err_set(e, ERR_UNAVAILABLE, "the engine says that the container has ended, and has it");
+    docker_container_done(&c);
+    return r < 0 ? r : 0;
+}
+
 static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
@@ -369,8 +381,8 @@ static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
         r = docker_find_container(b, d, &c, e);
     if (r == 1) {
         r = c.is_running ? stop_container(d, &c, grace_ms, e) : 0;
-        if (r == -ERR_NOT_FOUND)
-            r = 0;
+        if (c.is_running && (r == 0 || r == -ERR_NOT_FOUND))
+            r = check_ended(b, d, false, e);
         save_logs(b, d, c.id);
     }
     docker_container_done(&c);
@@ -390,6 +402,8 @@ static int docker_destroy(struct provider_box *b, struct err *e)
         r = docker_find_container(b, d, &c, e);
     if (r == 1)
         r = docker_remove_container(d, c.id, e);
+    if (r == 0 && c.doc)
+        r = check_ended(b, d, true, e);
     docker_container_done(&c);
     if (r == 0)
         docker_retry_forget(b->ctx);

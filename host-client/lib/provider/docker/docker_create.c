@@ -252,7 +252,8 @@ static int create_or_adopt(const struct provider_box *b, struct engine *d, const
     if (r == 0 && !docker_is_id(json_string_value(json_object_get(made, "Id"))))
         r = docker_answer_is_strange(&why, "id of the container");
 
-    if (r == -ERR_EXISTS && docker_find_named(b, d, name, &c, NULL) == 1)
+    /* Podman calls a name in use a failure of its own. */
+    if ((r == -ERR_EXISTS || r == -ERR_UNAVAILABLE) && docker_find_named(b, d, name, &c, NULL) == 1)
         r = 0;
     docker_container_done(&c);
     if (r < 0 && e)

@@ -513,10 +513,11 @@ static int skip_head(struct engine *d, int fd, struct err *e)
     return err_set(e, ERR_UNAVAILABLE, "the engine tells no events");
 }
 
+/* "die" is Docker's word, "died" Podman's. */
 int engine_watch(struct engine *d, const char *id, int *ret_fd, struct err *e)
 {
-    _cleanup_free_ char *filter = engine_encode_take(
-        json_pack("{s:[s], s:[s, s, s]}", "container", id, "event", "die", "pause", "unpause"));
+    _cleanup_free_ char *filter = engine_encode_take(json_pack(
+        "{s:[s], s:[s, s, s, s]}", "container", id, "event", "die", "died", "pause", "unpause"));
     _cleanup_free_ char *request = NULL;
     _cleanup_close_ int fd = -1;
     int r;
