@@ -410,6 +410,12 @@ static int docker_destroy(struct provider_box *b, struct err *e)
     return r;
 }
 
+/* By somebody else: it ends first, and is there for a moment longer. */
+static bool is_being_removed(const struct docker_container *c)
+{
+    return provider_state(&provider_docker, c->status) == BH_STATE_DESTROYING;
+}
+
 static int docker_has_disk(struct provider_box *b, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
@@ -418,6 +424,8 @@ static int docker_has_disk(struct provider_box *b, struct err *e)
 
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
+    if (r == 1 && is_being_removed(&c))
+        r = 0;
     docker_container_done(&c);
     return r;
 }
@@ -451,7 +459,7 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
     (void)run;
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
-    if (r == 1 && c.is_running)
+    if (r == 1 && (c.is_running || is_being_removed(&c)))
         r = 0;
     if (r == 1)
         save_logs(b, d, c.id);
