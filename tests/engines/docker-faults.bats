@@ -324,7 +324,7 @@ few_requests()
         [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
 docker_host" ] || fail "$command: $output"
     done
-    run --separate-stderr bellhop status one --json # what is in force cannot be read
+    run --separate-stderr bellhop status one --json # it reads the limits in force back
     [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
 docker_host" ] || fail "status: $output"
     wait_for 10 has_monitor_fault
