@@ -23,12 +23,22 @@ void exit_watch_done(struct exit_watch *w)
 /* A descriptor that was readable tells no more: a new one is opened. */
 static void ask_later(struct exit_watch *w)
 {
+    int64_t begun_ms = clock_mono_ms();
+
     fd_close(TAKE_FD(w->fd));
     if (w->box->provider->watch && !w->has_fault && box_provider_watch(w->box, &w->fd, NULL) < 0)
         w->fd = -1;
-    w->next_ms = clock_mono_ms() + (w->fd >= 0     ? EXIT_WATCH_SELDOM_MS
-                                    : w->has_fault ? EXIT_WATCH_FAULT_MS
-                                                   : EXIT_WATCH_ASK_MS);
+    w->is_slow = w->is_slow || clock_mono_ms() - begun_ms > EXIT_WATCH_ASK_MS;
+    w->next_ms =
+        clock_mono_ms() + (w->fd >= 0 || w->is_slow ? EXIT_WATCH_SELDOM_MS : EXIT_WATCH_ASK_MS);
+}
+
+void exit_watch_ask_soon(struct exit_watch *w)
+{
+    int64_t soon_ms = clock_mono_ms() + EXIT_WATCH_ASK_MS;
+
+    if (soon_ms < w->next_ms && !w->box->provider->has_own_children)
+        w->next_ms = soon_ms;
 }
 
 int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct provider_run *run,
@@ -49,11 +59,15 @@ static bool provider_says_ended(struct exit_watch *w)
 {
     struct provider_run run;
     struct err e = {0};
+    int64_t begun_ms = clock_mono_ms();
     int r = box_provider_look(w->box, &run, &e);
 
     if (r < 0 && !w->has_fault)
         box_provider_note_fault(w->box, "find", e.message);
     w->has_fault = r < 0;
+    w->is_slow = r < 0 && clock_mono_ms() - begun_ms > EXIT_WATCH_ASK_MS;
+    if (r == 1)
+        w->is_paused = run.is_paused;
     return r == 0;
 }
 
@@ -61,16 +75,23 @@ bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
 {
     struct pollfd p = {.fd = w->fd, .events = POLLIN};
     int64_t left = w->next_ms - clock_mono_ms();
+    bool is_told;
 
     if (w->box->provider->has_own_children)
         return poll(&p, 1, wait_ms) > 0;
     if (left < 0)
         left = 0;
-    if (poll(&p, 1, left < wait_ms ? (int)left : wait_ms) <= 0 && clock_mono_ms() < w->next_ms)
+    is_told = poll(&p, 1, left < wait_ms ? (int)left : wait_ms) > 0;
+    if (!is_told && clock_mono_ms() < w->next_ms)
         return false;
     if (provider_says_ended(w))
         return true;
-    ask_later(w);
+    if (is_told) { /* an engine that ends each watch at once would keep the monitor busy */
+        fd_close(TAKE_FD(w->fd));
+        w->next_ms = clock_mono_ms() + EXIT_WATCH_ASK_MS;
+    } else {
+        ask_later(w);
+    }
     return false;
 }
 
@@ -88,13 +109,10 @@ void exit_watch_reap(struct exit_watch *w)
 
 bool exit_watch_status(struct exit_watch *w, int *ret_status)
 {
-    struct provider_box view;
-
     exit_watch_reap(w);
-    if (!w->has_status && w->box->provider->exit == PROVIDER_EXIT_ASKED) {
-        box_view(w->box, &view);
-        w->has_status = w->box->provider->exit_status(&view, &w->run, &w->status, NULL) == 0;
-    }
+    if (!w->has_status && w->box->provider->exit == PROVIDER_EXIT_ASKED)
+        w->has_status =
+            box_provider_exit_status(w->box, &w->run, &w->status, &w->is_oom, NULL) == 0;
     if (w->has_status)
         *ret_status = w->status;
     return w->has_status;

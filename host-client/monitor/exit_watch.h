@@ -3,7 +3,8 @@
  * exit_watch: tells when the box's first process has ended, and with which status. A pidfd watches
  * a process that the provider made a child of the monitor (has_own_children). Any other provider
  * is asked, by find() once in EXIT_WATCH_ASK_MS; if it has watch(), when that descriptor is readable,
- * and else once in EXIT_WATCH_SELDOM_MS. For the monitor's one thread.
+ * and else once in EXIT_WATCH_SELDOM_MS. A descriptor that was readable for nothing is opened anew after
+ * EXIT_WATCH_ASK_MS, and a provider that takes its time to fail is asked seldom. For the monitor's one thread.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +14,6 @@
 
 #define EXIT_WATCH_ASK_MS 1000
 #define EXIT_WATCH_SELDOM_MS 10000
-#define EXIT_WATCH_FAULT_MS 5000 /* after a provider that did not answer */
 
 struct exit_watch {
     struct bh_box *box;
@@ -21,8 +21,11 @@ struct exit_watch {
     int fd; /* the pidfd, readable once the process has ended, or the provider's; -1: it has none */
     int64_t next_ms; /* monotonic: the provider is asked then; INT64_MAX: never */
     bool has_fault;  /* the provider did not answer when it was last asked */
+    bool is_slow;    /* it took its time to fail */
+    bool is_paused;  /* as the provider said when it last answered */
     bool has_status;
-    int status; /* as waitpid() has it */
+    bool is_oom; /* it was killed for want of memory */
+    int status;  /* as waitpid() has it */
 };
 
 void exit_watch_init(struct exit_watch *w);
@@ -32,6 +35,9 @@ int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct prov
                      struct err *e);
 /* Waits up to wait_ms. An error of the provider says nothing about the box: false. */
 bool exit_watch_has_ended(struct exit_watch *w, int wait_ms);
+
+/* Asks again within EXIT_WATCH_ASK_MS. */
+void exit_watch_ask_soon(struct exit_watch *w);
 
 /* Reaps every child of the monitor that has ended, and keeps the status of the box's first
  * process. */

@@ -496,6 +496,8 @@ static void run_turn(struct monitor *m, struct pollfd *p)
     if (!m->is_over && (p[FIXED_EXIT].revents || clock_mono_ms() >= m->exit.next_ms) &&
         exit_watch_has_ended(&m->exit, 0))
         monitor_end_by_itself(m);
+    if (!m->is_over && m->exit.is_paused != m->is_paused)
+        monitor_follow_pause(m);
     if (!m->is_over && p[FIXED_SIGNALS].revents)
         on_signals(m);
     if (!m->is_over && m->restore_at_ms && clock_mono_ms() >= m->restore_at_ms)

@@ -151,7 +151,13 @@ void monitor_end_by_itself(struct monitor *m)
     int status = 0;
 
     if (!exit_watch_status(&m->exit, &status))
-        (void)snprintf(cause, sizeof(cause), "the box's first process ended");
+        (void)snprintf(cause, sizeof(cause), "%s",
+                       box_provider_has_disk(m->box, NULL) == 0 ? BRINGUP_DISK_GONE
+                                                                : "the box's first process ended");
+    else if (m->exit.is_oom)
+        (void)snprintf(cause, sizeof(cause),
+                       "the box's first process was killed by signal %d: out of memory",
+                       WTERMSIG(status));
     else if (WIFSIGNALED(status))
         (void)snprintf(cause, sizeof(cause), "the box's first process was killed by signal %d",
                        WTERMSIG(status));

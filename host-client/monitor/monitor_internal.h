@@ -16,6 +16,8 @@ void monitor_begin_lease(struct monitor *m, int64_t now_ms, int64_t deadline_ms,
 int monitor_thaw_box(struct bh_box *box, int64_t deadline_mono_ms, bool *ret_well, struct err *e);
 /* Under the name lock. ERR_UNIMPLEMENTED: this machine cannot freeze the box. */
 int monitor_pause_unused(struct monitor *m, const char *cause, struct err *e);
+/* Somebody else has paused the box, or lets it run again: that becomes its state. */
+void monitor_follow_pause(struct monitor *m);
 /* Resumes a paused box for a connection to one of its ports. */
 void monitor_wake(struct monitor *m);
 

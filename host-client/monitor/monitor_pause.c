@@ -99,6 +99,36 @@ int monitor_pause_unused(struct monitor *m, const char *cause, struct err *e)
     return r;
 }
 
+/*
+ * The provider's last word may be older than a pause or a resume of our own: it is asked again, with the lock that these
+ * have. The guest agent cannot be told of a pause that it did not see coming; a resume tells it the time.
+ */
+void monitor_follow_pause(struct monitor *m)
+{
+    static const char cause[] = "by somebody else, with the provider's own means";
+    _cleanup_close_ int lock = -1;
+    struct provider_run run;
+
+    if (m->box->provider->has_own_children || !m->box->provider->watch)
+        return;
+    exit_watch_ask_soon(&m->exit);
+    if (m->exit.has_fault ||
+        store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) < 0 ||
+        box_reload(m->box, NULL) < 0 || box_provider_look(m->box, &run, NULL) != 1)
+        return;
+    m->exit.is_paused = run.is_paused;
+    if (run.is_paused && !m->is_paused && m->box->row.state == BH_STATE_RUNNING &&
+        monitor_set_state(m, BH_STATE_PAUSING, cause, NULL) == 0) {
+        m->is_paused = true;
+        m->ask_until_ms = 0;
+        (void)monitor_set_state(m, BH_STATE_PAUSED, cause, NULL);
+    } else if (!run.is_paused && m->is_paused && m->box->row.state == BH_STATE_PAUSED &&
+               monitor_set_state(m, BH_STATE_RESUMING, cause, NULL) == 0 &&
+               monitor_resume_box(m, clock_mono_ms() + BOX_RESUME_MS, NULL) == 0) {
+        (void)monitor_set_state(m, BH_STATE_RUNNING, cause, NULL);
+    }
+}
+
 /* A connection wants in: resumes the box under its name lock. A command that holds the lock may
  * resume or end the box itself: the next turn looks again. */
 static void wake_for_connection(struct monitor *m)

@@ -12,7 +12,6 @@
 #include "lib/util/socket.h"
 
 #define FAULT_BYTES 512
-#define LOOK_MS 3000
 
 /* One call: what the provider sees of the box, with a context of its own. */
 struct ask {
@@ -116,6 +115,14 @@ static int64_t default_deadline(const struct bh_ctx *ctx)
     return clock_mono_ms() + (ms > 0 ? ms : PROVIDER_MS);
 }
 
+/* The monitor's one thread serves nobody while it asks. */
+static int64_t look_deadline(const struct bh_ctx *ctx)
+{
+    int64_t most_ms = default_deadline(ctx), look_ms = clock_mono_ms() + BOX_PROVIDER_LOOK_MS;
+
+    return look_ms < most_ms ? look_ms : most_ms;
+}
+
 /* ASK(name, deadline, call): `view`, `why` and `e` are for the call. */
 #define ASK(name, deadline, call) \
     _cleanup_ask_ struct ask a; \
@@ -124,14 +131,6 @@ static int64_t default_deadline(const struct bh_ctx *ctx)
     int r = ask_begin_box(&a, box, name, deadline, e); \
 \
     return r < 0 ? r : ask_end(&a, box->provider->call, e, &why)
-
-/* The monitor's one thread serves nobody while it asks. */
-static int64_t look_deadline(const struct bh_ctx *ctx)
-{
-    int64_t most_ms = default_deadline(ctx), soon_ms = clock_mono_ms() + LOOK_MS;
-
-    return soon_ms < most_ms ? soon_ms : most_ms;
-}
 
 /* Of calls that are repeated: a failure is no event. */
 #define QUIET_ASK(name, deadline, call) \
@@ -242,6 +241,27 @@ int box_provider_watch(struct bh_box *box, int *ret_fd, struct err *e)
 int box_provider_look(struct bh_box *box, struct provider_run *ret, struct err *e)
 {
     QUIET_ASK("find", look_deadline(box->ctx), find(view, ret, &why));
+}
+
+int box_provider_has_disk(struct bh_box *box, struct err *e)
+{
+    if (!box->provider->has_disk)
+        return 1;
+    ASK("has_disk", default_deadline(box->ctx), has_disk(view, &why));
+}
+
+int box_provider_drop_capture(struct bh_box *box, const char *id, struct err *e)
+{
+    if (!box->provider->drop_capture)
+        return 0;
+    QUIET_ASK("drop_capture", default_deadline(box->ctx), drop_capture(view, id, &why));
+}
+
+int box_provider_exit_status(struct bh_box *box, const struct provider_run *run, int *ret_status,
+                             bool *ret_is_oom, struct err *e)
+{
+    QUIET_ASK("exit_status", look_deadline(box->ctx),
+              exit_status(view, run, ret_status, ret_is_oom, &why));
 }
 
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e)

@@ -11,6 +11,8 @@
  */
 #include "lib/box/box.h"
 
+#define BOX_PROVIDER_LOOK_MS 3000
+
 int box_provider_prepare(struct bh_box *box, const char *user, int64_t deadline_mono_ms,
                          struct err *e);
 int box_provider_start(struct bh_box *box, int64_t deadline_mono_ms, struct provider_run *ret,
@@ -28,10 +30,16 @@ int box_provider_restore(struct bh_box *box, const struct provider_source *sourc
                          int64_t deadline_mono_ms, struct err *e);
 /* Afterwards, also if that failed or died: 1: the box has the disk of source->tag; 0: the old one. */
 int box_provider_has_restored(struct bh_box *box, const char *tag, struct err *e);
+/* Of a box whose directory is there. 1, 0 or an error. */
+int box_provider_has_disk(struct bh_box *box, struct err *e);
+int box_provider_drop_capture(struct bh_box *box, const char *id, struct err *e);
+/* With PROVIDER_EXIT_ASKED. */
+int box_provider_exit_status(struct bh_box *box, const struct provider_run *run, int *ret_status,
+                             bool *ret_is_oom, struct err *e);
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e);
 int box_provider_dial(struct bh_box *box, int64_t deadline_mono_ms, int *ret_fd, struct err *e);
+/* find() and watch(), asked again and again: the caller notes a fault once. They take BOX_PROVIDER_LOOK_MS at most. */
 int box_provider_watch(struct bh_box *box, int *ret_fd, struct err *e);
-/* find(), asked again and again: the caller notes a fault once. */
 int box_provider_look(struct bh_box *box, struct provider_run *ret, struct err *e);
 void box_provider_note_fault(struct bh_box *box, const char *name, const char *message);
 

@@ -88,8 +88,10 @@ int bringup_is_disk_gone(struct bh_box *box, struct err *e)
 {
     int r;
 
-    if (access(box->dir, F_OK) == 0)
-        return 0;
+    if (access(box->dir, F_OK) == 0) {
+        r = box_provider_has_disk(box, e);
+        return r < 0 ? r : r == 0;
+    }
     if (errno != ENOENT)
         return err_set(e, ERR_UNAVAILABLE, "look for '%s': %m", box->dir);
     r = check_boxes_dir(box->ctx, e);

@@ -206,13 +206,20 @@ static int drop_unfinished(struct bh_ctx *ctx, const struct snapshot_row *row, s
     return r < 0 ? r : store_remove_snapshot(ctx->store, row->id, e);
 }
 
+/* The provider may have finished a capture whose answer was lost. */
+static void drop_unfinished_of_box(struct bh_box *box, const struct snapshot_row *row)
+{
+    if (box_provider_drop_capture(box, row->id, NULL) == 0)
+        (void)drop_unfinished(box->ctx, row, NULL);
+}
+
 /* With the lock of the box nobody else makes a snapshot of it: the rest of one that was killed goes. */
 static int drop_killed(void *arg, struct snapshot_row *row)
 {
     struct bh_box *box = arg;
 
     if (!row->is_ready && !row->is_temporary && str_eq(row->box_id, box->row.id))
-        (void)drop_unfinished(box->ctx, row, NULL);
+        drop_unfinished_of_box(box, row);
     return 0;
 }
 
@@ -240,7 +247,7 @@ int snapshot_make_locked(struct bh_box *box, const char *name, enum snapshot_pur
     if (r == 0) {
         r = fill_snapshot(box, purpose, deadline_mono_ms, &row, &why);
         if (r < 0) {
-            (void)drop_unfinished(box->ctx, &row, NULL);
+            drop_unfinished_of_box(box, &row);
             (void)store_add_event(box->ctx->store, box->row.id, NULL, "snapshot failed",
                                   why.message, NULL);
         }
@@ -430,8 +437,9 @@ static bool is_at_work(struct bh_ctx *ctx, const struct snapshot_row *row, int *
                            -1, ret_lock, NULL) < 0;
 }
 
-/* The maker, and its child that thaws the box, may have died while the box was frozen. */
-static void let_box_run(struct bh_ctx *ctx, const struct snapshot_row *snapshot)
+/* The maker, and its child that thaws the box, may have died while the box was frozen. What the provider made is
+ * removed. */
+static void settle_captured_box(struct bh_ctx *ctx, const struct snapshot_row *snapshot)
 {
     struct box_row row = {0};
     struct bh_box *box = NULL;
@@ -441,6 +449,7 @@ static void let_box_run(struct bh_ctx *ctx, const struct snapshot_row *snapshot)
         return;
     if (box->row.state == BH_STATE_RUNNING)
         (void)box_provider_thaw(box, clock_mono_ms() + THAW_MS, NULL);
+    (void)box_provider_drop_capture(box, snapshot->id, NULL);
     (void)bh_box_free(box);
 }
 
@@ -454,11 +463,14 @@ static int sweep_row(void *arg, struct snapshot_row *row)
     if ((row->is_ready && !row->is_temporary) || is_at_work(gc->ctx, row, &lock))
         return 0;
     if (!gc->dry_run && !row->is_ready)
-        let_box_run(gc->ctx, row);
+        settle_captured_box(gc->ctx, row);
     if (!gc->dry_run)
         r = drop_unfinished(gc->ctx, row, NULL);
-    if (r == 0 && row->is_ready)
+    if (r == 0 && row->is_ready) {
+        if (!gc->dry_run)
+            snapshot_forget_capture(gc->ctx, row);
         store_forget_lock(gc->ctx->store, row->name);
+    }
     if (r == 0)
         report_snapshot(gc, row->name, row->is_ready ? "of a fork" : "was not finished, and");
     return r;

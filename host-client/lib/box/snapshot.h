@@ -22,6 +22,8 @@ int snapshot_make_locked(struct bh_box *box, const char *name, enum snapshot_pur
                          int64_t deadline_mono_ms, struct snapshot_row *ret, struct err *e);
 /* ERR_PRECONDITION: a box has it as its disk. */
 int snapshot_remove(struct bh_ctx *ctx, const struct snapshot_row *row, struct err *e);
+/* Removes what a provider that keeps the disk itself has of it. */
+void snapshot_forget_capture(struct bh_ctx *ctx, const struct snapshot_row *row);
 
 /*
  * `up --on-timeout snapshot`, with the name lock: takes the snapshot of a box whose time to live is

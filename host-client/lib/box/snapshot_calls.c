@@ -137,8 +137,7 @@ int bh_snapshot(struct bh_box *box, const struct bh_snapshot_options *opts,
 
 /* ---- rm and verify ---- */
 
-/* Of a provider that keeps the disk itself. */
-static void forget_capture(struct bh_ctx *ctx, const struct snapshot_row *row)
+void snapshot_forget_capture(struct bh_ctx *ctx, const struct snapshot_row *row)
 {
     const struct provider *p = provider_find(snapshot_spec_member(row, "provider"));
 
@@ -160,7 +159,7 @@ int snapshot_remove(struct bh_ctx *ctx, const struct snapshot_row *row, struct e
         r = store_remove_snapshot(ctx->store, row->id, e);
     if (r == 0) { /* else the next gc removes them */
         (void)snapshot_gc_run(&gc, NULL);
-        forget_capture(ctx, row);
+        snapshot_forget_capture(ctx, row);
     }
     return r;
 }

@@ -49,6 +49,7 @@ struct provider_box {
 struct provider_run {
     pid_t pid;          /* pid 1 of the box as the host sees it; 0: not on this machine */
     uint64_t pid_start; /* field 22 of /proc/PID/stat: the kernel reuses pids */
+    bool is_paused;     /* find() alone, of a provider with watch() */
     /* Listens on run/agent.sock: pid 1, except where the runtime has a kernel of its own. */
     pid_t listener;
     uint64_t listener_start;
@@ -162,6 +163,8 @@ struct provider {
     /* Ends every process and undoes mounts, cgroups and namespaces; the disk stays. */
     int (*stop)(struct provider_box *b, int grace_ms, struct err *e);
     int (*destroy)(struct provider_box *b, struct err *e); /* stop(), and removes the disk */
+    /* Or NULL: the disk is in <dir>. Of a box that was prepared: 1, 0 (somebody else removed it) or an error. */
+    int (*has_disk)(struct provider_box *b, struct err *e);
     /* Is the run recorded in <dir> alive? 1 (and *ret), 0, or an error. */
     int (*find)(struct provider_box *b, struct provider_run *ret, struct err *e);
     /*
@@ -183,6 +186,8 @@ struct provider {
     int (*capture)(struct provider_box *b, struct provider_capture *c, struct err *e);
     int (*restore)(struct provider_box *b, const struct provider_source *source, struct err *e);
     int (*has_restored)(struct provider_box *b, const char *tag, struct err *e);
+    /* Or NULL: removes what a capture() under that id that failed or died has left elsewhere than in layers. */
+    int (*drop_capture)(struct provider_box *b, const char *id, struct err *e);
     /* Or NULL: removes what capture() keeps elsewhere than in layers, by its `disk`, now or in a later sweep(). */
     int (*forget)(struct bh_ctx *ctx, const json_t *disk, struct err *e);
     /*
@@ -191,13 +196,13 @@ struct provider {
      * the agent of this box alone: the token is sent next.
      */
     int (*dial)(struct provider_box *b, int *ret_fd, struct err *e);
-    /* Or NULL: a descriptor that becomes readable when the box may have ended: find() is asked then.
-     * Without has_own_children. */
+    /* Or NULL: a descriptor that becomes readable when the box may have ended, or somebody else may have paused it or
+     * let it run again: find() is asked then. Without has_own_children. */
     int (*watch)(struct provider_box *b, int *ret_fd, struct err *e);
     /* The wait status of a run that has ended, as waitpid() has it; <dir>/agent.log has its output then. Needed
-     * with PROVIDER_EXIT_ASKED alone. */
+     * with PROVIDER_EXIT_ASKED alone. *ret_is_oom: it was killed for want of memory. */
     int (*exit_status)(struct provider_box *b, const struct provider_run *run, int *ret_status,
-                       struct err *e);
+                       bool *ret_is_oom, struct err *e);
     /* Or NULL: why a run has ended, in the engine's own words ("OOMKilled"); "": it gave no reason. Asked after
      * find() or exit_status() has told the end. */
     void (*end_reason)(struct provider_box *b, char *out, size_t size);

@@ -17,12 +17,13 @@ struct relay_way {
     int from, to;
     relay_filter filter;
     void *arg;
-    struct buf in, out; /* without a filter, `in` is not used */
-    bool is_eof;        /* `from` has ended */
-    bool is_filtered;   /* the filter has seen the end */
-    bool is_shut;       /* `to` was shut down */
-    bool keeps_to;      /* not really */
-    const bool *has_answer;
+    struct buf in, out;     /* without a filter, `in` is not used */
+    bool is_eof;            /* `from` has ended */
+    bool is_filtered;       /* the filter has seen the end */
+    bool is_shut;           /* `to` was shut down */
+    bool keeps_to;          /* its filter tells `to` the end */
+    const bool *has_answer; /* as in struct socket_relay */
+    bool is_hung_up;        /* `from` has closed both directions */
 };
 
 static void relay_way_init(struct relay_way *w, int from, int to, relay_filter filter, void *arg)
@@ -120,23 +121,34 @@ static int relay_turn(struct relay_way *w)
     return r;
 }
 
-/* A side with nothing to wait for is not polled: poll() would report its hang-up for ever. */
+/* poll() would report a hang-up for ever: after the first time, a side with nothing to wait for is not polled. */
 static void relay_watch(struct pollfd *p, const struct relay_way *out_of,
                         const struct relay_way *into)
 {
     p->events = (short)((room_of(out_of) ? POLLIN : 0) | (into->out.len ? POLLOUT : 0));
-    p->fd = p->events ? out_of->from : -1;
+    p->fd = p->events || !out_of->is_hung_up ? out_of->from : -1;
 }
 
-static void relay_loop(struct relay_way *right, struct relay_way *left, int stop_fd)
+static void relay_note_hang_up(struct relay_way *out_of, const struct pollfd *p)
+{
+    out_of->is_hung_up = out_of->is_hung_up || p->revents & (POLLHUP | POLLERR);
+}
+
+/* A peer that neither reads nor closes would keep the relay of a client that is gone for ever. */
+static void relay_loop(struct relay_way *right, struct relay_way *left, int stop_fd, int linger_ms)
 {
     while (!right->is_shut || !left->is_shut) {
         struct pollfd p[3] = {{0}, {0}, {.fd = stop_fd, .events = POLLIN}};
+        bool lingers = right->is_hung_up || left->is_hung_up;
+        int n;
 
         relay_watch(&p[0], right, left);
         relay_watch(&p[1], left, right);
-        if (poll(p, 3, -1) < 0 && errno != EINTR)
+        n = poll(p, 3, lingers ? linger_ms : -1);
+        if ((n < 0 && errno != EINTR) || n == 0)
             return;
+        relay_note_hang_up(right, &p[0]);
+        relay_note_hang_up(left, &p[1]);
         if (p[2].revents || relay_turn(right) < 0 || relay_turn(left) < 0)
             return;
         if (right->has_answer && *right->has_answer && relay_turn(right) < 0)
@@ -152,7 +164,7 @@ void socket_relay_run(struct socket_relay *r)
     right.has_answer = r->has_answer;
     right.keeps_to = r->keeps_right;
     relay_way_init(&left, r->right, r->left, r->to_left, r->arg);
-    relay_loop(&right, &left, r->stop_fd);
+    relay_loop(&right, &left, r->stop_fd, r->linger_ms ? r->linger_ms : RELAY_LINGER_MS);
     relay_way_done(&right);
     relay_way_done(&left);
     fd_close(TAKE_FD(r->left));

@@ -2,7 +2,7 @@
 /*
  * socket_relay: joins two connected sockets and passes bytes both ways until both directions have ended. A half-close of one
  * side reaches the other. Each direction may have a filter, for a peer that frames its bytes. Bounded: RELAY_BYTES
- * for each direction and stage.
+ * for each direction and stage, and RELAY_LINGER_MS without a byte once one side has hung up.
  */
 #include <stdbool.h>
 
@@ -10,6 +10,7 @@
 #include "common/err.h"
 
 #define RELAY_BYTES (128 * 1024)
+#define RELAY_LINGER_MS (5 * 60 * 1000) /* a person may read the end of an answer slowly */
 
 /*
  * Moves bytes of `in` to `out`, and consumes what it has read; `out` has room for RELAY_BYTES more. is_eof: the source
@@ -27,6 +28,7 @@ struct socket_relay {
     void *arg;
     void (*done)(void *arg); /* called once at the end, with the descriptors closed; or NULL */
     int stop_fd;             /* readable: the relay ends; -1: none. Borrowed */
+    int linger_ms;           /* 0: RELAY_LINGER_MS */
 };
 
 void socket_relay_run(struct socket_relay *r);

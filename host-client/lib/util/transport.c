@@ -424,6 +424,7 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
     (void)curl_calls.easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_calls.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     (void)curl_calls.easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_calls.easy_setopt(c, CURLOPT_FRESH_CONNECT, j->req->is_sent_once ? 1L : 0L);
     (void)curl_calls.easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, HTTP_CONNECT_TIMEOUT_MS);
     (void)curl_calls.easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_calls.easy_setopt(c, CURLOPT_HEADERDATA, j);
@@ -620,6 +621,7 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
 /* ---- upgraded connections ---- */
 
 #define UPGRADE_HEAD_BYTES (16 * 1024)
+#define UPGRADE_REASON_CHARS 300
 #define TUNNEL_STACK_BYTES (256 * 1024) /* the TLS library's frames */
 #define TUNNEL_BYTES (32 * 1024)
 
@@ -702,6 +704,7 @@ static void upgrade_read_refusal(struct http *h, int fd, const struct http_reque
 
 static int upgrade_read_head(struct http *h, int fd, const struct http_request *req, struct err *e)
 {
+    _cleanup_free_ char *text = NULL;
     _cleanup_buf_ struct buf head;
     unsigned status = 0;
     int r = 0;
@@ -721,9 +724,10 @@ static int upgrade_read_head(struct http *h, int fd, const struct http_request *
     if (status == 101)
         return 0;
     upgrade_read_refusal(h, fd, req, &head);
+    text = str_clamp(head.len ? head.data : "", UPGRADE_REASON_CHARS);
     return err_set(e, status == 404 ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
-                   "'%s' refused the upgrade with the status %u: %.300s", request_place(req),
-                   status, head.len ? head.data : "");
+                   "'%s' refused the upgrade with the status %u: %.1200s", request_place(req),
+                   status, text ? text : "");
 }
 
 /* ---- TLS below a socket pair ---- */

@@ -43,6 +43,8 @@ struct http_request {
     /* or NULL: counts the whole units that write() has taken, instead of bytes */
     const uint64_t *n_taken;
     size_t max_body; /* limit of a collected body; 0: 16 MiB */
+    /* On a connection of its own. On a kept one a request without an answer is sent again. */
+    bool is_sent_once;
 };
 
 struct http_response {

@@ -36,9 +36,9 @@ static int far_find(struct provider_box *b, struct provider_run *ret, struct err
 }
 
 static int far_exit_status(struct provider_box *b, const struct provider_run *run, int *ret_status,
-                           struct err *e)
+                           bool *ret_is_oom, struct err *e)
 {
-    (void)b, (void)run, (void)e;
+    (void)b, (void)run, (void)ret_is_oom, (void)e;
     *ret_status = 7 << 8;
     return 0;
 }
@@ -181,16 +181,16 @@ TEST(a_box_whose_processes_are_no_children_is_asked_for)
     w.next_ms = clock_mono_ms() + 60000;
     T_OK(!exit_watch_has_ended(&w, 0));
     T_INT(far.n_finds, 0); /* it is not time yet */
-    w.next_ms = 1;         /* long past; 0 is never */
+    w.next_ms = 1;         /* the past */
     T_OK(!exit_watch_has_ended(&w, 0));
     T_INT(far.n_finds, 1);
     T_OK(w.next_ms >= begun_ms + EXIT_WATCH_ASK_MS);
 
     far.found = -1;
-    w.next_ms = 1; /* long past; 0 is never */
+    w.next_ms = 1; /* the past */
     T_OK(!exit_watch_has_ended(&w, 0));
     far.found = 0;
-    w.next_ms = 1; /* long past; 0 is never */
+    w.next_ms = 1; /* the past */
     T_OK(exit_watch_has_ended(&w, 0));
     T_OK(exit_watch_status(&w, &status));
     T_INT(WEXITSTATUS(status), 7);

@@ -24,6 +24,7 @@
 #define TOKEN_BYTES 4096
 #define SIGNAL_STATUS 128
 #define SIGKILL_NUMBER 9
+#define SIGNALS 65
 
 /* ---- probe and check ---- */
 
@@ -143,13 +144,13 @@ static int make_container(struct provider_box *b, struct engine *d, struct err *
     const char *commit = json_string_value(json_object_get(disk, "image"));
     _cleanup_free_ char *image = NULL;
     char name[DOCKER_NAME_BYTES];
-    int r = commit ? 0 : docker_settle_image(b, d, &image, e);
+    int r = commit ? docker_check_image(d, commit, e) : docker_settle_image(b, d, &image, e);
 
     docker_container_name(b, name);
     return r < 0 ? r : docker_create_container(b, d, name, commit ? commit : image, NULL, e);
 }
 
-/* A second one finds the container of the first; one that both wanted to make is the other's: "name is in use". */
+/* A container that never ran may be half-made: its maker may have died. */
 static int docker_prepare(struct provider_box *b, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
@@ -158,10 +159,8 @@ static int docker_prepare(struct provider_box *b, struct err *e)
 
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
-    if (r == 0)
+    if (r == 0 || (r == 1 && provider_state(&provider_docker, c.status) == BH_STATE_PROVISIONING))
         r = make_container(b, d, e);
-    if (r == -ERR_EXISTS && docker_find_container(b, d, &c, NULL) == 1)
-        r = 0;
     docker_container_done(&c);
     return r < 0 ? r : 0;
 }
@@ -176,6 +175,8 @@ static int run_of_container(const struct provider_box *b, struct engine *d,
 
     *ret = (struct provider_run){0};
     r = r == 1 ? c.is_running : r;
+    if (r == 1)
+        ret->is_paused = c.is_paused;
     if (r == 1 && engine_is_local(d))
         ret->pid = docker_own_pid(&c);
     if (r == 1 && ret->pid)
@@ -355,6 +356,18 @@ static int stop_container(struct engine *d, const struct docker_container *c, in
     return engine_post(d, NULL, e, "/containers/%.72s/stop?t=%d", c->id, (grace_ms + 999) / 1000);
 }
 
+/* "No such container" is an end only if the engine has none by its name either. */
+static int check_ended(struct provider_box *b, struct engine *d, bool is_removed, struct err *e)
+{
+    struct docker_container c = {0};
+    int r = docker_find_container(b, d, &c, e);
+
+    if (r == 1 && (is_removed || c.is_running))
+        r = err_set(e, ERR_UNAVAILABLE, "the engine says that the container has ended, and has it");
+    docker_container_done(&c);
+    return r < 0 ? r : 0;
+}
+
 static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
@@ -368,8 +381,8 @@ static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
         r = docker_find_container(b, d, &c, e);
     if (r == 1) {
         r = c.is_running ? stop_container(d, &c, grace_ms, e) : 0;
-        if (r == -ERR_NOT_FOUND)
-            r = 0;
+        if (c.is_running && (r == 0 || r == -ERR_NOT_FOUND))
+            r = check_ended(b, d, false, e);
         save_logs(b, d, c.id);
     }
     docker_container_done(&c);
@@ -389,9 +402,31 @@ static int docker_destroy(struct provider_box *b, struct err *e)
         r = docker_find_container(b, d, &c, e);
     if (r == 1)
         r = docker_remove_container(d, c.id, e);
+    if (r == 0 && c.doc)
+        r = check_ended(b, d, true, e);
     docker_container_done(&c);
     if (r == 0)
         docker_retry_forget(b->ctx);
+    return r;
+}
+
+/* By somebody else: it ends first, and is there for a moment longer. */
+static bool is_being_removed(const struct docker_container *c)
+{
+    return provider_state(&provider_docker, c->status) == BH_STATE_DESTROYING;
+}
+
+static int docker_has_disk(struct provider_box *b, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container c = {0};
+    int r = docker_open(b, &d, e);
+
+    if (r == 0)
+        r = docker_find_container(b, d, &c, e);
+    if (r == 1 && is_being_removed(&c))
+        r = 0;
+    docker_container_done(&c);
     return r;
 }
 
@@ -413,9 +448,9 @@ static int docker_watch(struct provider_box *b, int *ret_fd, struct err *e)
     return r;
 }
 
-/* The engine has a shell's number for a signal. */
+/* The engine has a shell's number for a signal. It tells of any process of the box that had no memory, and not which. */
 static int docker_exit_status(struct provider_box *b, const struct provider_run *run,
-                              int *ret_status, struct err *e)
+                              int *ret_status, bool *ret_is_oom, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
@@ -424,14 +459,16 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
     (void)run;
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
-    if (r == 1 && c.is_running)
+    if (r == 1 && (c.is_running || is_being_removed(&c)))
         r = 0;
     if (r == 1)
         save_logs(b, d, c.id);
-    if (r == 1)
-        *ret_status = c.is_oom                      ? SIGKILL_NUMBER
-                      : c.exit_code > SIGNAL_STATUS ? c.exit_code - SIGNAL_STATUS
-                                                    : (c.exit_code & 0xff) << 8;
+    if (r == 1) {
+        *ret_is_oom = c.is_oom && c.exit_code == SIGNAL_STATUS + SIGKILL_NUMBER;
+        *ret_status = c.exit_code > SIGNAL_STATUS && c.exit_code < SIGNAL_STATUS + SIGNALS
+                          ? c.exit_code - SIGNAL_STATUS
+                          : (c.exit_code & 0xff) << 8;
+    }
     docker_container_done(&c);
     return r == 0 ? err_set(e, ERR_NOT_FOUND, "the container has no exit status") : r < 0 ? r : 0;
 }
@@ -454,7 +491,7 @@ static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
     char line[160];
     int r;
 
-    if (!id || !box || !ctx_is_box_id(box) || s->is_kept(s->arg, box))
+    if (!docker_is_id(id) || !box || !ctx_is_box_id(box) || s->is_kept(s->arg, box))
         return 0;
     r = docker_remove_container(s->engine, id, e);
     (void)snprintf(line, sizeof(line), "removed the container of '%s', which is gone", box);
@@ -478,6 +515,8 @@ static int sweep_containers(struct docker_sweep *s, const char *mark, struct err
     if (!filter)
         return err_oom(e);
     r = engine_get(s->engine, &list, e, "/containers/json?all=1&filters=%s", filter);
+    if (r == 0 && !json_is_array(list))
+        r = docker_answer_is_strange(e, "list of containers");
     json_array_foreach (list, i, row)
         if (r == 0 && str_eq(json_string_value(json_object_get(json_object_get(row, "Labels"),
                                                                DOCKER_LABEL_STORE)),
@@ -549,6 +588,7 @@ const struct provider provider_docker = {
     .start = docker_start,
     .stop = docker_stop,
     .destroy = docker_destroy,
+    .has_disk = docker_has_disk,
     .find = docker_find,
     .check_pause = docker_check_pause,
     .pause = docker_pause,
@@ -557,6 +597,7 @@ const struct provider provider_docker = {
     .capture = docker_capture,
     .restore = docker_restore,
     .has_restored = docker_has_restored,
+    .drop_capture = docker_drop_capture,
     .forget = docker_forget,
     .dial = docker_dial,
     .watch = docker_watch,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/buf.h"
 #include "lib/provider/docker/engine.h"
 #include "lib/provider/provider.h"
 
@@ -59,6 +60,9 @@ struct docker_container {
     json_t *doc;        /* the engine's document; owned */
 };
 void docker_container_done(struct docker_container *c);
+bool docker_is_id(const char *id); /* of a container or a command; also NULL */
+/* ERR_DATA_LOSS: "the engine's answer has no valid <of>". */
+int docker_answer_is_strange(struct err *e, const char *of);
 
 /* The engine of the box (spec->engine), until the call's deadline. */
 int docker_open(const struct provider_box *b, struct engine **ret, struct err *e);
@@ -87,12 +91,20 @@ pid_t docker_own_pid(const struct docker_container *c);       /* on this machine
 bool docker_has_own_cgroup(const struct docker_container *c); /* false, too, if it is elsewhere */
 int docker_dial(struct provider_box *b, int *ret_fd, struct err *e);
 
+/* A relay_filter for the output of a command without a terminal: a byte for the stream, three of zero, the length in
+ * four. A longer frame, or one of no stream, ends the relay. */
+#define DOCKER_FRAME_BYTES (64 * 1024)
+int docker_strip_frames(void *arg, struct buf *in, struct buf *out, bool is_eof);
+
 int docker_inspect(struct provider_box *b, json_t **ret, struct err *e);
 
 int docker_check_capture(struct provider_box *b, struct err *e);
 int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e);
+/* Of a snapshot. ERR_NOT_FOUND: the engine has it no more. */
+int docker_check_image(struct engine *d, const char *image, struct err *e);
 int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e);
 int docker_has_restored(struct provider_box *b, const char *tag, struct err *e);
+int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);
 int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e);
 /* Removes images that docker_forget() could not, because a container had them. */
 void docker_retry_forget(struct bh_ctx *ctx);

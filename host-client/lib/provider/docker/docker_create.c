@@ -243,6 +243,27 @@ static int make_dirs(const struct provider_box *b, struct engine *d, const char 
     return r < 0 ? r : engine_send_bytes(d, "PUT", path, tar.data, tar.len, e);
 }
 
+/* A request whose answer was lost is sent again, and finds the container of the first one. */
+static int create_or_adopt(const struct provider_box *b, struct engine *d, const char *name,
+                           const char *path, const json_t *config, struct err *e)
+{
+    _cleanup_json_ json_t *made = NULL;
+    struct docker_container c = {0};
+    struct err why = {0};
+    int r = engine_call(d, "POST", path, config, &made, &why);
+
+    if (r == 0 && !docker_is_id(json_string_value(json_object_get(made, "Id"))))
+        r = docker_answer_is_strange(&why, "id of the container");
+
+    /* Podman calls a name in use a failure of its own. */
+    if ((r == -ERR_EXISTS || r == -ERR_UNAVAILABLE) && docker_find_named(b, d, name, &c, NULL) == 1)
+        r = 0;
+    docker_container_done(&c);
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
 int docker_create_container(const struct provider_box *b, struct engine *d, const char *name,
                             const char *image, const char *tag, struct err *e)
 {
@@ -260,7 +281,7 @@ int docker_create_container(const struct provider_box *b, struct engine *d, cons
         return r;
     config = new_config(b, &facts, &user, image, tag, mark);
     (void)snprintf(path, sizeof(path), "/containers/create?name=%.72s", name);
-    r = config ? engine_call(d, "POST", path, config, NULL, e) : err_oom(e);
+    r = config ? create_or_adopt(b, d, name, path, config, e) : err_oom(e);
     if (r == 0)
         r = make_dirs(b, d, name, &facts, &user, e);
     docker_facts_done(&facts);

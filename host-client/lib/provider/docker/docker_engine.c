@@ -1,4 +1,5 @@
 /* docker_engine: what the engine says of itself and of a box's container. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,6 +16,8 @@
 #include "lib/util/socket.h"
 
 #define GONE_POLL_MS 50
+#define CPUS_MOST 65536
+#define ID_DIGITS 64
 
 /* ---- the engine ---- */
 
@@ -85,6 +88,24 @@ static int read_podman(struct engine *d, struct docker_facts *f, struct err *e)
     return 0;
 }
 
+static uint64_t json_count(json_t *obj, const char *key, uint64_t most)
+{
+    json_int_t n = json_integer_value(json_object_get(obj, key));
+
+    return n <= 0 ? 0 : (uint64_t)n < most ? (uint64_t)n : most;
+}
+
+static void copy_text(char *out, size_t bytes, const char *text)
+{
+    (void)snprintf(out, bytes, "%s", text);
+    str_make_utf8(out); /* the cut may be within a character */
+}
+
+int docker_answer_is_strange(struct err *e, const char *of)
+{
+    return err_field(e, ERR_DATA_LOSS, "docker_host", "the engine's answer has no valid %s", of);
+}
+
 int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
 {
     _cleanup_json_ json_t *info = NULL;
@@ -92,6 +113,9 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
     uint64_t cgroup = 0;
     int r = engine_get(d, &info, e, "/info");
 
+    /* Without it, limits that nobody asked for would be left out. */
+    if (r == 0 && !json_is_integer(json_object_get(info, "NCPU")))
+        r = docker_answer_is_strange(e, "facts of itself");
     if (r < 0)
         return r;
     f.is_podman = engine_is_podman(d);
@@ -103,14 +127,13 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
     f.limits_cpu = json_is_true(json_object_get(info, "CpuCfsQuota"));
     f.has_freezer = !str_eq(json_text(info, "CgroupDriver"), "none");
     f.limits_pids = json_is_true(json_object_get(info, "PidsLimit"));
-    f.memory_bytes = (uint64_t)json_integer_value(json_object_get(info, "MemTotal"));
-    f.n_cpus = (unsigned)json_integer_value(json_object_get(info, "NCPU"));
+    f.memory_bytes = json_count(info, "MemTotal", INT64_MAX);
+    f.n_cpus = (unsigned)json_count(info, "NCPU", CPUS_MOST);
     if (str_parse_u64(json_text(info, "CgroupVersion"), 1, 2, &cgroup, NULL) == 0)
         f.cgroup_version = (unsigned)cgroup;
-    (void)snprintf(f.default_runtime, sizeof(f.default_runtime), "%s",
-                   json_text(info, "DefaultRuntime"));
-    (void)snprintf(f.name, sizeof(f.name), "%s", json_text(info, "Name"));
-    (void)snprintf(f.version, sizeof(f.version), "%s", json_text(info, "ServerVersion"));
+    copy_text(f.default_runtime, sizeof(f.default_runtime), json_text(info, "DefaultRuntime"));
+    copy_text(f.name, sizeof(f.name), json_text(info, "Name"));
+    copy_text(f.version, sizeof(f.version), json_text(info, "ServerVersion"));
     read_runtimes(info, &f);
     r = f.is_podman ? read_podman(d, &f, e) : 0;
     if (r < 0)
@@ -155,6 +178,14 @@ void docker_container_done(struct docker_container *c)
     c->doc = NULL;
 }
 
+/* It is connected to. */
+static bool is_address(const char *text)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+
+    return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
+}
+
 static void read_address(json_t *network, struct docker_container *c)
 {
     const char *address = json_text(network, "IPAddress"), *key;
@@ -163,7 +194,8 @@ static void read_address(json_t *network, struct docker_container *c)
     json_object_foreach (json_object_get(network, "Networks"), key, v)
         if (!*address)
             address = json_text(v, "IPAddress");
-    (void)snprintf(c->address, sizeof(c->address), "%s", address);
+    if (is_address(address))
+        (void)snprintf(c->address, sizeof(c->address), "%s", address);
 }
 
 static void read_published(json_t *network, struct docker_container *c)
@@ -179,11 +211,9 @@ static void read_published(json_t *network, struct docker_container *c)
         c->published = (uint16_t)port;
 }
 
-static bool is_hex_id(const char *id)
+bool docker_is_id(const char *id)
 {
-    size_t n = strlen(id);
-
-    return n >= 12 && n <= 64 && strspn(id, "0123456789abcdef") == n;
+    return id && strlen(id) == ID_DIGITS && strspn(id, "0123456789abcdef") == ID_DIGITS;
 }
 
 /* The labels prove that it is this box's: anybody may give a container a name. */
@@ -211,6 +241,25 @@ int docker_find_container(const struct provider_box *b, struct engine *d,
     return docker_find_named(b, d, name, ret, e);
 }
 
+/* The engine finds a container by the beginning of its id, too. */
+static bool is_named(json_t *doc, const char *name)
+{
+    const char *text = json_text(doc, "Name");
+
+    return str_eq(text + (*text == '/'), name);
+}
+
+/* A word that is not in the table tells nothing: the box is not called stopped for it. */
+static int check_state(json_t *doc, struct err *e)
+{
+    json_t *state = json_object_get(doc, "State");
+
+    return provider_state(&provider_docker, json_text(state, "Status")) == BH_STATE_UNKNOWN ||
+                   !json_is_integer(json_object_get(state, "ExitCode"))
+               ? docker_answer_is_strange(e, "state of the container")
+               : 0;
+}
+
 int docker_find_named(const struct provider_box *b, struct engine *d, const char *name,
                       struct docker_container *ret, struct err *e)
 {
@@ -222,10 +271,12 @@ int docker_find_named(const struct provider_box *b, struct engine *d, const char
     r = engine_get(d, &c.doc, &why, "/containers/%s/json", name);
     if (r == -ERR_NOT_FOUND)
         return 0;
+    if (r == 0 && !(docker_is_id(json_text(c.doc, "Id")) && is_named(c.doc, name)))
+        r = docker_answer_is_strange(&why, "container");
     if (r == 0)
         r = check_labels(b, c.doc, &why);
-    if (r == 0 && !is_hex_id(json_text(c.doc, "Id")))
-        r = err_set(&why, ERR_DATA_LOSS, "the engine's answer has no container's id");
+    if (r == 0)
+        r = check_state(c.doc, &why);
     if (r < 0) {
         docker_container_done(&c);
         if (e)

@@ -105,7 +105,7 @@ static int load_image(const struct provider_box *b, struct engine *d, struct err
         return err_sys(e, errno, "open '%s'", path);
     ctx_progress(b->ctx, "image", 0, (uint64_t)st.st_size, false,
                  "loading the image '%s' into the engine", b->spec->image);
-    return engine_send_tar(d, "POST", "/images/load?quiet=1", fd, st.st_size, e);
+    return engine_load(d, fd, st.st_size, e);
 }
 
 int docker_settle_image(const struct provider_box *b, struct engine *d, char **ret, struct err *e)

@@ -110,10 +110,10 @@ static json_t *new_engine(const struct docker_facts *f, const struct provider_bo
 
 /* Limits are the engine's words; the isolation is the kernel's where it can be read. */
 static int describe_container(const struct provider_box *b, const struct docker_facts *f,
-                              const struct docker_container *c, json_t **ret, struct err *e)
+                              const struct docker_container *c, pid_t pid, json_t **ret,
+                              struct err *e)
 {
     json_t *host = json_object_get(c->doc, "HostConfig");
-    pid_t pid = docker_own_pid(c);
 
     *ret = json_pack("{s:o, s:{s:o, s:o, s:o, s:s}, s:{s:s, s:b}, s:[], s:o}", "isolation",
                      new_isolation(f, c, pid, b->spec), "limits", "pids",
@@ -138,7 +138,7 @@ int docker_inspect(struct provider_box *b, json_t **ret, struct err *e)
     if (r == 1)
         r = docker_read_facts(d, &facts, e);
     if (r == 0)
-        r = describe_container(b, &facts, &c, ret, e);
+        r = describe_container(b, &facts, &c, engine_is_local(d) ? docker_own_pid(&c) : 0, ret, e);
     docker_facts_done(&facts);
     docker_container_done(&c);
     return r;

@@ -25,7 +25,6 @@
 #define TRY_ONCE_MS 50
 #define TRY_PAUSE_MS 5
 #define FRAME_HEAD 8
-#define FRAME_MAX_BYTES (64 * 1024)
 
 static const char *const reach_names[] = {"address", "published", "exec", NULL};
 
@@ -219,8 +218,7 @@ static int dial_tcp(struct provider_box *b, const struct reach *w, int *ret_fd, 
     return r;
 }
 
-/* The output of a command without a terminal: a byte for the stream, three of zero, the length in four. */
-static int strip_exec_frames(void *arg, struct buf *in, struct buf *out, bool is_eof)
+int docker_strip_frames(void *arg, struct buf *in, struct buf *out, bool is_eof)
 {
     (void)arg;
     (void)is_eof;
@@ -228,7 +226,7 @@ static int strip_exec_frames(void *arg, struct buf *in, struct buf *out, bool is
         const unsigned char *h = (const unsigned char *)in->data;
         size_t n = (size_t)h[4] << 24 | (size_t)h[5] << 16 | (size_t)h[6] << 8 | h[7];
 
-        if (n > FRAME_MAX_BYTES || h[0] > 2)
+        if (n > DOCKER_FRAME_BYTES || h[0] > 2)
             return -1;
         if (in->len < FRAME_HEAD + n || out->len + n > out->max)
             return 0;
@@ -258,8 +256,8 @@ static int start_dialer(struct engine *d, const char *container, const char *soc
     if (r < 0)
         return r;
     id = json_string_value(json_object_get(made, "Id"));
-    if (!id || strspn(id, "0123456789abcdef") != strlen(id) || strlen(id) > 64)
-        return err_set(e, ERR_DATA_LOSS, "the engine's answer has no id of the command");
+    if (!docker_is_id(id))
+        return docker_answer_is_strange(e, "id of the command");
     (void)snprintf(path, sizeof(path), "/exec/%.72s/start", id);
     return engine_hijack(d, path, start, ret_fd, e);
 }
@@ -267,7 +265,7 @@ static int start_dialer(struct engine *d, const char *container, const char *soc
 static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct socket_relay relay = {.to_left = strip_exec_frames, .stop_fd = -1};
+    struct socket_relay relay = {.to_left = docker_strip_frames, .stop_fd = -1};
     int pair[2];
     int r = docker_open(b, &d, e);
 

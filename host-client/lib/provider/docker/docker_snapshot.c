@@ -35,6 +35,14 @@ int docker_check_capture(struct provider_box *b, struct err *e)
                    : 0;
 }
 
+/* The digits of an image's id, which Podman tells without "sha256:". NULL: it is none. */
+static const char *image_hex(const char *image)
+{
+    const char *hex = image && str_has_prefix(image, "sha256:") ? image + strlen("sha256:") : image;
+
+    return docker_is_id(hex) ? hex : NULL;
+}
+
 /* ---- capture ---- */
 
 /* The bytes that the container has written, as the engine counts them; 0: it does not say. */
@@ -62,7 +70,7 @@ static int commit_container(struct provider_box *b, struct engine *d, const char
     (void)snprintf(path, sizeof(path),
                    "/commit?container=%.72s&repo=" SNAPSHOT_REPO "&tag=%s&pause=%d", container,
                    c->id, !c->is_paused);
-    return config ? engine_call(d, "POST", path, config, ret, e) : err_oom(e);
+    return config ? engine_post_once(d, path, config, ret, e) : err_oom(e);
 }
 
 int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e)
@@ -70,7 +78,7 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container found = {0};
     _cleanup_json_ json_t *made = NULL;
-    const char *image;
+    const char *image = NULL;
     int r = docker_open(b, &d, e);
 
     if (r == 0)
@@ -81,12 +89,14 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
         r = commit_container(b, d, found.id, c, &made, e);
     if (r == 0) {
         image = json_string_value(json_object_get(made, "Id"));
+        if (!image_hex(image))
+            r = docker_answer_is_strange(e, "id of the image");
+    }
+    if (r == 0) {
         c->layers = calloc(1, sizeof(char *));
-        c->disk = image ? json_pack("{s:s, s:s}", "image", image, "engine", b->spec->engine) : NULL;
+        c->disk = json_pack("{s:s, s:s}", "image", image, "engine", b->spec->engine);
         c->bytes = c->copied = written_bytes(d, found.id);
-        if (!image)
-            r = err_set(e, ERR_DATA_LOSS, "the engine's answer has no id of the image");
-        else if (!c->layers || !c->disk)
+        if (!c->layers || !c->disk)
             r = err_oom(e);
     }
     docker_container_done(&found);
@@ -94,6 +104,21 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
 }
 
 /* ---- restore ---- */
+
+int docker_check_image(struct engine *d, const char *image, struct err *e)
+{
+    const char *hex = image_hex(image);
+    struct err why = {0};
+    int r = hex ? engine_get(d, NULL, &why, "/images/sha256:%s/json", hex)
+                : err_set(&why, ERR_DATA_LOSS, "the snapshot has no image of an engine");
+
+    if (r == -ERR_NOT_FOUND)
+        return err_field(e, ERR_NOT_FOUND, "snapshot",
+                         "snapshot: the engine has its image no more: somebody else removed it");
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
 
 static void new_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
 {
@@ -116,12 +141,22 @@ static int remove_named(const struct provider_box *b, struct engine *d, const ch
 static int take_container_place(const struct provider_box *b, struct engine *d, struct err *e)
 {
     char name[DOCKER_NAME_BYTES], new[DOCKER_NAME_BYTES];
+    struct docker_container c = {0};
+    struct err why = {0};
     int r;
 
     docker_container_name(b, name);
     new_name(b, new);
     r = remove_named(b, d, name, e);
-    return r < 0 ? r : engine_post(d, NULL, e, "/containers/%s/rename?name=%s", new, name);
+    if (r < 0)
+        return r;
+    r = engine_post(d, NULL, &why, "/containers/%s/rename?name=%s", new, name);
+    if (r < 0 && docker_find_container(b, d, &c, NULL) == 1) /* the answer was lost */
+        r = 0;
+    docker_container_done(&c);
+    if (r < 0 && e)
+        *e = why;
+    return r;
 }
 
 int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e)
@@ -129,10 +164,11 @@ int docker_restore(struct provider_box *b, const struct provider_source *source,
     const char *image = json_string_value(json_object_get(source->disk, "image"));
     _cleanup_engine_ struct engine *d = NULL;
     char new[DOCKER_NAME_BYTES];
-    int r = image ? docker_open(b, &d, e)
-                  : err_set(e, ERR_DATA_LOSS, "the snapshot has no image of an engine");
+    int r = docker_open(b, &d, e);
 
     new_name(b, new);
+    if (r == 0)
+        r = docker_check_image(d, image, e);
     if (r == 0)
         r = remove_named(b, d, new, e);
     if (r == 0)
@@ -188,23 +224,25 @@ int docker_has_restored(struct provider_box *b, const char *tag, struct err *e)
 
 /*
  * An image that a container still has cannot be removed. Its id is then the name of a file in <state_dir>/docker-gone,
- * which holds the engine's address: each removal of a container, and gc, try again.
+ * which holds the engine's address: each removal of a container, and gc, try again. So it is with the image of a capture
+ * that failed, which has the snapshot's id.
  */
 #define GONE_DIR "docker-gone"
 
-static bool is_image_digest(const char *hex)
+static bool is_gone_name(const char *name)
 {
-    return strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
+    return docker_is_id(name) || ctx_is_box_id(name);
 }
 
 /* 1: it is gone, 0: a container has it, or an error. */
-static int remove_image(struct engine *d, const char *hex, struct err *e)
+static int remove_image(struct engine *d, const char *name, struct err *e)
 {
     struct err why = {0};
     char path[128];
     int r;
 
-    (void)snprintf(path, sizeof(path), "/images/sha256:%.64s", hex);
+    (void)snprintf(path, sizeof(path), "/images/%s:%.64s",
+                   docker_is_id(name) ? "sha256" : SNAPSHOT_REPO, name);
     r = engine_call(d, "DELETE", path, NULL, NULL, &why);
     if (r == 0 || r == -ERR_NOT_FOUND)
         return 1;
@@ -224,20 +262,29 @@ static int note_gone(const struct bh_ctx *ctx, const char *hex, const char *url,
     return r < 0 ? r : io_write_file(AT_FDCWD, path, url, strlen(url), 0600, true, e);
 }
 
+static int forget_image(struct bh_ctx *ctx, const char *url, const char *name,
+                        int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    int r = engine_open(ctx, url, deadline_mono_ms, &d, NULL);
+
+    if (r == 0)
+        r = remove_image(d, name, NULL);
+    return r == 1 ? 0 : note_gone(ctx, name, url, e);
+}
+
 int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e)
 {
     const char *image = json_string_value(json_object_get(disk, "image"));
     const char *url = json_string_value(json_object_get(disk, "engine"));
-    const char *hex = image && str_has_prefix(image, "sha256:") ? image + strlen("sha256:") : image;
-    _cleanup_engine_ struct engine *d = NULL;
-    int r;
+    const char *hex = image_hex(image);
 
-    if (!hex || !url || !is_image_digest(hex))
-        return 0;
-    r = engine_open(ctx, url, clock_mono_ms() + PROVIDER_MS, &d, e);
-    if (r == 0)
-        r = remove_image(d, hex, e);
-    return r == 1 ? 0 : note_gone(ctx, hex, url, e);
+    return hex && url ? forget_image(ctx, url, hex, clock_mono_ms() + PROVIDER_MS, e) : 0;
+}
+
+int docker_drop_capture(struct provider_box *b, const char *id, struct err *e)
+{
+    return forget_image(b->ctx, b->spec->engine, id, provider_deadline(b), e);
 }
 
 static void retry_gone(struct bh_ctx *ctx, const char *dir, const char *hex)
@@ -259,6 +306,6 @@ void docker_retry_forget(struct bh_ctx *ctx)
     _cleanup_closedir_ DIR *dir = path ? opendir(path) : NULL;
 
     for (const struct dirent *f; dir && (f = readdir(dir));)
-        if (is_image_digest(f->d_name))
+        if (is_gone_name(f->d_name))
             retry_gone(ctx, path, f->d_name);
 }

@@ -22,6 +22,7 @@
 #define ENGINE_LOG_BYTES (256 * 1024)
 #define ENGINE_PATH_BYTES 4096
 #define ENGINE_HEAD_BYTES 8192
+#define ENGINE_MESSAGE_CHARS 300
 #define UNIX_PREFIX "unix://"
 #define TCP_PREFIX "tcp://"
 #define CERTS "?certs="
@@ -146,6 +147,11 @@ static int engine_request(struct engine *d, struct http_request *req, const char
     req->deadline_mono_ms = d->deadline_mono_ms;
     r = http_do(d->http, req, ret, e);
     req->url = NULL;
+    if (r == -ERR_INVALID || r == -ERR_INTERNAL) { /* it speaks no HTTP: not the caller's fault */
+        r = -ERR_DATA_LOSS;
+        if (e)
+            e->code = ERR_DATA_LOSS;
+    }
     return r < 0 ? err_at(e, err_wrap(e, r, "the engine"), "docker_host") : 0;
 }
 
@@ -246,23 +252,26 @@ static enum err_code code_of_status(int status, const char *message)
                                             : ERR_UNAVAILABLE;
 }
 
+/* Of one line, for people: the text may be anything. */
+static int engine_says(int status, const char *text, struct err *e)
+{
+    _cleanup_free_ char *line = str_clamp(text ? text : "", ENGINE_MESSAGE_CHARS);
+
+    if (!line)
+        return err_oom(e);
+    return err_set(e, code_of_status(status, line), "the engine: %s (status %d)",
+                   *line ? line : "no reason is given", status);
+}
+
 static int engine_refusal(const struct http_response *res, struct err *e)
 {
     _cleanup_json_ json_t *obj = NULL;
-    const char *text = NULL;
-    char message[400];
 
-    if (res->body.len &&
-        jx_parse_within(res->body.data, res->body.len, ENGINE_PARSED_BYTES, &obj, NULL) == 0)
-        text = json_string_value(json_object_get(obj, "message"));
-    (void)snprintf(message, sizeof(message), "%.380s", text ? text : "no reason is given");
-    str_make_utf8(message);
-    message[strcspn(message, "\r\n")] = '\0';
-    return err_set(e, code_of_status(res->status, message), "the engine: %s (status %d)", message,
-                   res->status);
+    if (res->body.len)
+        (void)jx_parse_within(res->body.data, res->body.len, ENGINE_PARSED_BYTES, &obj, NULL);
+    return engine_says(res->status, json_string_value(json_object_get(obj, "message")), e);
 }
 
-/* The answer to a creation of an image is a list of JSON documents, of which none matters but an error. */
 static int read_engine_answer(const struct http_response *res, json_t **ret, struct err *e)
 {
     int r;
@@ -275,7 +284,8 @@ static int read_engine_answer(const struct http_response *res, json_t **ret, str
     if (!res->body.len)
         return 0;
     r = jx_parse_within(res->body.data, res->body.len, ENGINE_PARSED_BYTES, ret, e);
-    return r < 0 ? err_set(e, ERR_DATA_LOSS, "the engine's answer is not JSON") : 0;
+    return r < 0 ? err_field(e, ERR_DATA_LOSS, "docker_host", "the engine's answer is not JSON")
+                 : 0;
 }
 
 static int engine_do(struct engine *d, struct http_request *req, const char *path, json_t **ret,
@@ -292,11 +302,11 @@ static int engine_do(struct engine *d, struct http_request *req, const char *pat
     return r;
 }
 
-int engine_call(struct engine *d, const char *method, const char *path, const json_t *body,
-                json_t **ret, struct err *e)
+static int engine_send_json(struct engine *d, const char *method, const char *path,
+                            const json_t *body, bool is_sent_once, json_t **ret, struct err *e)
 {
     const char *headers[] = {"Content-Type: application/json", NULL};
-    struct http_request req = {.method = method, .headers = headers};
+    struct http_request req = {.method = method, .headers = headers, .is_sent_once = is_sent_once};
     _cleanup_free_ char *text = NULL;
     int r = body ? jx_dump(body, &text, &req.body_len, e) : 0;
 
@@ -306,6 +316,18 @@ int engine_call(struct engine *d, const char *method, const char *path, const js
     if (str_eq(method, "GET"))
         req.body = NULL;
     return engine_do(d, &req, path, ret, e);
+}
+
+int engine_call(struct engine *d, const char *method, const char *path, const json_t *body,
+                json_t **ret, struct err *e)
+{
+    return engine_send_json(d, method, path, body, false, ret, e);
+}
+
+int engine_post_once(struct engine *d, const char *path, const json_t *body, json_t **ret,
+                     struct err *e)
+{
+    return engine_send_json(d, "POST", path, body, true, ret, e);
 }
 
 int engine_get(struct engine *d, json_t **ret, struct err *e, const char *fmt, ...)
@@ -349,15 +371,44 @@ static int64_t read_tar(void *arg, char *out, size_t max, struct err *e)
     return n;
 }
 
-int engine_send_tar(struct engine *d, const char *method, const char *path, int fd, int64_t len,
-                    struct err *e)
+/* A load is a success before it is done: its answer is a JSON document a line, and one may be an error. */
+static int read_load_errors(const struct http_response *res, struct err *e)
+{
+    const char *end = res->body.data + res->body.len, *line_end;
+
+    if (res->status < 200 || res->status > 299)
+        return engine_refusal(res, e);
+    for (const char *line = res->body.data; line && line < end; line = line_end + 1) {
+        _cleanup_json_ json_t *obj = NULL;
+        const char *text = NULL;
+
+        line_end = memchr(line, '\n', (size_t)(end - line));
+        line_end = line_end ? line_end : end;
+        if (jx_parse_within(line, (size_t)(line_end - line), ENGINE_PARSED_BYTES, &obj, NULL) == 0)
+            text = json_string_value(json_object_get(obj, "error"));
+        if (text)
+            return engine_says(500, text, e);
+    }
+    return 0;
+}
+
+int engine_load(struct engine *d, int fd, int64_t len, struct err *e)
 {
     const char *headers[] = {"Content-Type: application/x-tar", "Expect:", NULL};
     struct tar_file t = {.fd = fd, .len = len};
-    struct http_request req = {
-        .method = method, .headers = headers, .read = read_tar, .read_arg = &t, .read_len = len};
+    struct http_request req = {.method = "POST",
+                               .headers = headers,
+                               .read = read_tar,
+                               .read_arg = &t,
+                               .read_len = len,
+                               .max_body = ENGINE_ANSWER_BYTES};
+    struct http_response res = {0};
+    int r = engine_request(d, &req, "/images/load?quiet=1", &res, e);
 
-    return engine_do(d, &req, path, NULL, e);
+    if (r == 0)
+        r = read_load_errors(&res, e);
+    http_response_done(&res);
+    return r;
 }
 
 int engine_send_bytes(struct engine *d, const char *method, const char *path, const void *data,
@@ -458,26 +509,29 @@ static int connect_plainly(struct engine *d, int *ret_fd, struct err *e)
 /* Up to the empty line: the next byte is that of an event. */
 static int skip_head(struct engine *d, int fd, struct err *e)
 {
-    char last[4] = {0};
+    char head[ENGINE_HEAD_BYTES];
 
-    for (int i = 0; i < ENGINE_HEAD_BYTES; i++) {
+    for (size_t n = 0; n < sizeof(head); n++) {
         int r = socket_wait(fd, false, d->ctx->cancel_fd, d->deadline_mono_ms, e);
 
         if (r < 0)
             return r;
-        memmove(last, last + 1, 3);
-        if (recv(fd, last + 3, 1, 0) != 1)
+        if (recv(fd, head + n, 1, 0) != 1)
             break;
-        if (memcmp(last, "\r\n\r\n", 4) == 0)
+        if (n < 3 || memcmp(head + n - 3, "\r\n\r\n", 4) != 0)
+            continue;
+        if (n > 12 && memcmp(head, "HTTP/1.", 7) == 0 && memcmp(head + 8, " 200", 4) == 0)
             return 0;
+        break;
     }
     return err_set(e, ERR_UNAVAILABLE, "the engine tells no events");
 }
 
+/* "die" is Docker's word, "died" Podman's. */
 int engine_watch(struct engine *d, const char *id, int *ret_fd, struct err *e)
 {
-    _cleanup_free_ char *filter =
-        engine_encode_take(json_pack("{s:[s], s:[s]}", "container", id, "event", "die"));
+    _cleanup_free_ char *filter = engine_encode_take(json_pack(
+        "{s:[s], s:[s, s, s, s]}", "container", id, "event", "die", "died", "pause", "unpause"));
     _cleanup_free_ char *request = NULL;
     _cleanup_close_ int fd = -1;
     int r;

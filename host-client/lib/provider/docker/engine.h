@@ -39,17 +39,20 @@ bool engine_is_podman(const struct engine *d); /* else Docker */
 /*
  * A call. path: with its query, percent-encoded, without the version. 2xx and 304 are success; the answer is *ret (NULL:
  * it had no body), which may be NULL. Else the error has the engine's message: 404 is ERR_NOT_FOUND, 409 ERR_EXISTS,
- * 400 ERR_INVALID, 401 and 403 ERR_DENIED, a full disk ERR_EXHAUSTED, the rest ERR_UNAVAILABLE.
+ * 400 ERR_INVALID, 401 and 403 ERR_DENIED, a full disk ERR_EXHAUSTED, the rest ERR_UNAVAILABLE. An answer that is no
+ * HTTP or no JSON is ERR_DATA_LOSS.
  */
 int engine_call(struct engine *d, const char *method, const char *path, const json_t *body,
                 json_t **ret, struct err *e);
+/* For what must not be done twice: it is not sent again when its answer is lost. */
+int engine_post_once(struct engine *d, const char *path, const json_t *body, json_t **ret,
+                     struct err *e);
 int engine_get(struct engine *d, json_t **ret, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 int engine_post(struct engine *d, const json_t *body, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Sends a file (from its start, of len bytes) as a tar. */
-int engine_send_tar(struct engine *d, const char *method, const char *path, int fd, int64_t len,
-                    struct err *e);
+/* Loads an image from a tar: a file, from its start, of len bytes. */
+int engine_load(struct engine *d, int fd, int64_t len, struct err *e);
 int engine_send_bytes(struct engine *d, const char *method, const char *path, const void *data,
                       size_t len, struct err *e);
 /* The last bytes of a container's output, without the engine's framing. free() it. */
@@ -57,7 +60,8 @@ int engine_logs(struct engine *d, const char *id, char **ret, size_t *ret_len, s
 /* A raw connection by "Upgrade: tcp" (attach, exec). */
 int engine_hijack(struct engine *d, const char *path, const json_t *body, int *ret_fd,
                   struct err *e);
-/* A descriptor that becomes readable when the container dies from now on. ERR_UNIMPLEMENTED: not over TLS. */
+/* A descriptor that becomes readable when the container dies, is paused or runs on from now on. ERR_UNIMPLEMENTED: not
+ * over TLS. */
 int engine_watch(struct engine *d, const char *id, int *ret_fd, struct err *e);
 /* A value for a query, percent-encoded. free() it. NULL: out of memory. */
 char *engine_encode_take(json_t *value);

@@ -495,13 +495,14 @@ static int kube_provider_watch(struct provider_box *b, int *ret_fd, struct err *
 
 /* Kubernetes has a shell's number for a signal. */
 static int kube_exit_status(struct provider_box *b, const struct provider_run *run, int *ret_status,
-                            struct err *e)
+                            bool *ret_is_oom, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
     _cleanup_kube_pod_ struct kube_pod p = {0};
     int r = kube_open_box(b, &k, e);
 
     (void)run;
+    *ret_is_oom = false; /* kube_end_reason() says it in Kubernetes' word */
     if (r == 0)
         r = kube_find_pod(b, k, &p, e);
     if (r < 0)

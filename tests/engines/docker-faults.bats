@@ -1,0 +1,495 @@
+#!/usr/bin/env bats
+# early
+# time-limit: 900
+# needs: image
+# Engines that fail, hang, lie, die and come back, under the provider docker: the error is typed, the state is true, an
+# event has the cause, and nothing of a box is left in the engine or on this machine. tests/lib/engine_proxy.py stands
+# between the two.
+
+bats_require_minimum_version 1.5.0
+load ../lib/box
+
+TOP=$BATS_TEST_DIRNAME/../..
+
+setup_file()
+{
+    [ "$(id -u)" -eq 0 ] || skip "a container engine needs root"
+    export ENGINES=$BATS_FILE_TMPDIR/engines
+    . "$TOP/tests/lib/engines.sh"
+    start_dockerd
+    set_up_podman
+    start_podman_service
+    unset DOCKER_HOST
+    "$BELLHOP_BUILD/bellhop" image build "$TOP/tests/lib/image" --form oci >/dev/null
+}
+
+teardown_file()
+{
+    [ -d "${ENGINES:-}" ] || return 0
+    . "$TOP/tests/lib/engines.sh"
+    export DOCKER_HOST=unix://$ENGINES/docker/sock
+    stop_engines
+}
+
+setup()
+{
+    box_setup
+    mkdir -m 0700 "$BELLHOP_STATE_DIR"
+    # A test that failed may have left it dead.
+    curl -sf -o /dev/null --unix-socket "$ENGINES/docker/sock" http://engine/_ping || daemon_does restart_dockerd
+    export BELLHOP_PROVIDER_TIMEOUT=20s
+}
+
+teardown()
+{
+    local left
+
+    mend
+    remove_with_snapshots
+    bellhop gc >/dev/null 2>&1 || true
+    left=$(engine_traces)
+    [ -z "${PROXY:-}" ] || end_now "$PROXY"
+    box_teardown
+    [ -z "$left" ] || fail "left in the engine: $left"
+}
+
+# behind_proxy docker|podman: the commands of this test reach the engine through a proxy.
+behind_proxy()
+{
+    ENGINE=$ENGINES/$1/sock
+    ENGINE_NAME=$1
+    SOCKET=$BOX_TMP/proxy
+    python3 "$TOP/tests/lib/engine_proxy.py" "$SOCKET" "$ENGINE" "$BOX_TMP/fault" >"$BOX_TMP/ready" 3>&- 4>&- &
+    PROXY=$!
+    wait_for 10 grep -q ready "$BOX_TMP/ready"
+    export DOCKER_HOST=unix://$SOCKET
+}
+
+# broken FAULT REGEX [TIMES [NTH]]: by default the first request alone goes wrong. mend: none does.
+broken()
+{
+    jq -n --arg fault "$1" --arg match "$2" --argjson times "${3:-1}" --argjson nth "${4:-1}" \
+        '{fault: $fault, match: $match, times: $times, nth: $nth}' >"$BOX_TMP/fault.new"
+    rm -f "$SOCKET.hits"
+    mv "$BOX_TMP/fault.new" "$BOX_TMP/fault"
+}
+
+# says REGEX FROM TO: the engine's answers have another text.
+says()
+{
+    jq -n --arg match "$1" --arg from "$2" --arg to "$3" '{fault: "set", match: $match, from: $from, to: $to}' \
+        >"$BOX_TMP/fault.new"
+    mv "$BOX_TMP/fault.new" "$BOX_TMP/fault"
+}
+
+mend() { rm -f "$BOX_TMP/fault"; }
+is_hit() { [ -s "$SOCKET.hits" ]; }
+
+api() # METHOD PATH [CURL_OPTION...]
+{
+    curl -sf --max-time 60 --unix-socket "$ENGINE" -X "$1" "http://engine/v1.41$2" "${@:3}"
+}
+
+# Containers, images, volumes and networks with the mark of this test's state directory.
+engine_traces()
+{
+    local kind filter
+
+    [ -n "${ENGINE:-}" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
+    filter=$(jq -rn --arg mark "dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")" '{"label": [$mark]} | tojson | @uri')
+    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
+        api GET "/${kind}filters=$filter" | jq -r --arg kind "$kind" '.[] | "\($kind) \(.Id)"'
+    done
+    api GET "/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
+}
+
+left_nothing()
+{
+    [ -z "$(bellhop ls -q)" ] || fail "$1: left: $(bellhop ls)"
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ] || fail "$1: a directory is left"
+    [ -z "$(engine_traces)" ] || fail "$1: left in the engine: $(engine_traces)"
+}
+
+is_nothing_left() { bellhop gc >/dev/null && (left_nothing here) 2>/dev/null; }
+
+up() # [OPTION...]
+{
+    bellhop up --name one --provider docker --agent none --empty --json "$@"
+}
+
+make_box() # [OPTION...]
+{
+    up "$@" >"$BOX_TMP/up" 2>"$BOX_TMP/up.err" || fail "$(cat "$BOX_TMP/up" "$BOX_TMP/up.err")"
+    ID=$(info .id)
+    BOX_IDS+=("$ID")
+    CONTAINER=bellhop-$ID
+}
+
+info() { bellhop status one --json | jq -r "$1"; }
+is_state() { [ "$(info .state)" = "$1" ]; }
+engine_state() { api GET "/containers/$CONTAINER/json" | jq -r .State.Status; }
+
+# typed WHAT: the output of `run` is an error with a code that says whose fault it is, in plain text.
+typed()
+{
+    jq -e '.error | (.code | IN("unavailable", "deadline_exceeded", "data_loss", "already_exists", "resource_exhausted"))
+        and (.message | length > 0 and (test("[\u0000-\u001f\u007f]") | not))' >/dev/null 2>&1 <<<"$output" ||
+        fail "$1: $status $output"
+}
+
+# The request that goes wrong | the faults
+STEPS=(
+    '^GET /_ping|500 lost nonsense shape header endless hang'
+    '^GET /info|500 shape endless hang'
+    '^GET /version|500 hang'
+    '^GET /images/|500 nonsense hang'
+    '^POST /containers/create|500 lost shape header hang'
+    '^PUT /containers/.*/archive|500 lost nonsense hang'
+    '^POST /containers/.*/attach|500 cut nonsense shape header hang'
+    '^POST /containers/.*/start|500 lost nonsense hang'
+    '^GET /containers/.*/json|500 other shape hang'
+)
+
+up_under_fault() # FAULT STEP [NTH]
+{
+    local begun=$EPOCHSECONDS what="$ENGINE_NAME: $*"
+
+    broken "$1" "$2" 1 "${3:-1}"
+    BELLHOP_PROVIDER_TIMEOUT=$([ "$1" = hang ] && echo 6s || echo 20s) run --separate-stderr up
+    is_hit || fail "$what: no such request was sent: $output"
+    [ $((EPOCHSECONDS - begun)) -lt 60 ] || fail "$what: it took $((EPOCHSECONDS - begun)) s"
+    mend
+    echo "$what: $status $(jq -c '.error | .code, .field, .message' <<<"$output" | tr '\n' ' ')"
+    if [ "$status" -eq 0 ]; then # a failure that a second try mends
+        bellhop exec one -- true
+        bellhop rm one
+    else
+        typed "$what"
+        bellhop events one --json 2>/dev/null | jq -e 'all(.events[-1]?; .cause != "")' >/dev/null
+    fi
+    # The engine may finish a request after its deadline.
+    is_nothing_left || wait_for 10 is_nothing_left || left_nothing "$what"
+}
+
+@test "each request of an up that goes wrong ends in a typed error, and nothing is left" {
+    local row step faults fault
+
+    behind_proxy docker
+    for row in "${STEPS[@]}"; do
+        IFS='|' read -r step faults <<<"$row"
+        for fault in $faults; do
+            up_under_fault "$fault" "$step"
+        done
+    done
+}
+
+@test "each request of an up with Podman that goes wrong ends in a typed error, and nothing is left" {
+    local step fault
+
+    behind_proxy podman
+    for step in '^GET /libpod/info' '^POST /containers/create' '^POST /containers/.*/start'; do
+        for fault in 500 lost shape hang; do
+            up_under_fault "$fault" "$step"
+        done
+    done
+}
+
+# true_state WHAT: what status says is how the engine has it, or it is a state that the next command settles, with a cause.
+true_state()
+{
+    local state engine
+
+    state=$(info .state)
+    engine=$(engine_state)
+    case $state,$engine in
+    running,running | paused,paused | stopped,exited | stopped,stopped | stopped,created) return 0 ;;
+    error,* | stopping,* | destroying,* | pausing,* | resuming,*) [ -n "$(info .cause)" ] && return 0 ;;
+    esac
+    fail "$1: the state is $state, and the engine has $engine"
+}
+
+has_fault_event() # SINCE
+{
+    bellhop events one --since "$1" --json | jq -e 'any(.events[]; .cause != "" and
+        (.kind == "fault" or .kind == "snapshot failed" or .after == "error"))' >/dev/null
+}
+
+last_event() { bellhop events one --json | jq '.events[-1].seq'; }
+
+# A command | the request that goes wrong | the faults. The monitor and the command both stop a box: both go wrong.
+COMMANDS=(
+    'stop one|^POST /containers/.*/stop|500 cut lost nonsense hang words'
+    'stop one|^GET /containers/.*/json|500 shape other hang'
+    'pause one|^POST /containers/.*/pause|500 cut lost nonsense hang'
+    'snapshot one --name s|^POST /commit|500 cut lost nonsense shape hang'
+    'restore one s0|^POST /containers/create|500 cut lost nonsense hang'
+    'restore one s0|^DELETE /containers/|500 cut lost nonsense hang'
+    'restore one s0|^POST /containers/.*/rename|500 cut lost nonsense hang'
+    'rm one|^DELETE /containers/|500 cut lost nonsense hang'
+)
+
+# command_under_fault COMMAND STEP FAULT: of a box that runs.
+command_under_fault()
+{
+    local since what="$ENGINE_NAME: $*" words
+
+    since=$(last_event)
+    read -r -a words <<<"$1"
+    if [ "${words[0]}" = stop ]; then broken "$3" "$2" 1000; else broken "$3" "$2"; fi
+    BELLHOP_PROVIDER_TIMEOUT=$([ "$3" = hang ] && echo 3s || echo 20s) run --separate-stderr bellhop "${words[@]}" --json
+    is_hit || fail "$what: no such request was sent: $output $stderr"
+    mend
+    echo "$what: $status $(jq -c '.error | .code, .field, .message' <<<"$output" | tr '\n' ' ')"
+    [ -z "$(bellhop ls -q)" ] || true_state "$what"
+    if [ "$status" -ne 0 ]; then
+        typed "$what"
+        has_fault_event "$since" || fail "$what: no event: $(bellhop events one)"
+    fi
+}
+
+stand_again()
+{
+    bellhop snapshots rm s >/dev/null 2>&1 || true
+    if [ -z "$(bellhop ls -q)" ]; then
+        make_box
+        bellhop exec one -- sh -c 'echo kept >file'
+    fi
+    if is_state destroying; then
+        bellhop gc >/dev/null
+        make_box
+        bellhop exec one -- sh -c 'echo kept >file'
+    fi
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    is_state running
+}
+
+@test "each request of stop, pause, snapshot, restore and rm that goes wrong is typed, and the state stays true" {
+    local row command step faults fault
+
+    behind_proxy docker
+    make_box
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop snapshot one --name s0
+    for row in "${COMMANDS[@]}"; do
+        IFS='|' read -r command step faults <<<"$row"
+        for fault in $faults; do
+            command_under_fault "$command" "$step" "$fault"
+            stand_again
+        done
+    done
+    bellhop rm one
+    bellhop snapshots rm s0
+    is_nothing_left || wait_for 10 is_nothing_left || left_nothing "in the end"
+}
+
+# ---- an engine that dies ----
+
+daemon_does() # engines.sh's FUNCTION [OPTION]
+{
+    (
+        . "$TOP/tests/lib/engines.sh"
+        export DOCKER_HOST=unix://$ENGINES/docker/sock DOCKERD_OPTIONS=${2:-}
+        "$1"
+    )
+}
+
+monitor_faults() { bellhop events one --json | jq '[.events[] | select(.kind == "fault" and .actor == "monitor")] | length'; }
+has_monitor_fault() { [ "$(monitor_faults)" -ge 1 ]; }
+is_usable() { bellhop providers --json | jq -e '.providers[] | select(.name == "docker") | .usable' >/dev/null; }
+n_requests() { wc -l <"$SOCKET.log"; }
+is_watching() { tail -n +"$1" "$SOCKET.log" | grep -q '^GET /events'; }
+
+# few_requests SECONDS: the monitor asks the engine now and then, and does not spin.
+few_requests()
+{
+    local before=$(n_requests)
+
+    ! within "$1" false 2>/dev/null
+    [ $(($(n_requests) - before)) -le $(($1 * 10)) ] || fail "$(($(n_requests) - before)) requests in $1 s"
+}
+
+@test "an engine that is killed is unavailable and one fault; its box is found again when it is back" {
+    local from command
+
+    behind_proxy docker
+    daemon_does restart_dockerd --live-restore
+    make_box
+    bellhop exec one -- sh -c 'echo kept >file'
+    is_usable
+    daemon_does stop_dockerd_hard
+    ! is_usable || fail "a dead engine is usable"
+    [ "$(bellhop exec one -- cat file)" = kept ] # the agent is reached without the engine
+    for command in pause snapshot; do
+        run --separate-stderr bellhop "$command" one --json
+        [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
+docker_host" ] || fail "$command: $output"
+    done
+    run --separate-stderr bellhop status one --json # it reads the limits in force back
+    [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
+docker_host" ] || fail "status: $output"
+    wait_for 10 has_monitor_fault
+    few_requests 4
+    [ "$(monitor_faults)" -eq 1 ]
+    [ "$(bellhop ls --json | jq -r '.boxes[].state')" = running ]
+    from=$(($(n_requests) + 1))
+    daemon_does restart_dockerd --live-restore
+    is_usable
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    is_state running
+    wait_for 20 is_watching "$from"
+    api POST "/containers/$CONTAINER/kill"
+    within 5 is_state stopped
+    [ "$(bellhop exec one -- cat file)" = kept ]
+
+    # Without the option the next daemon ends the containers of the last one.
+    daemon_does stop_dockerd_hard
+    daemon_does restart_dockerd
+    wait_for 30 is_state stopped
+    [ -n "$(info .cause)" ] || fail "no cause: $(bellhop events one)"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    # A clean stop.
+    daemon_does restart_dockerd
+    wait_for 30 is_state stopped
+    [ "$(bellhop exec one -- cat file)" = kept ]
+}
+
+@test "an engine whose events break off or are refused does not make the monitor spin" {
+    behind_proxy docker
+    broken 500 '^GET /events' 1000
+    make_box
+    few_requests 3
+    broken shape '^GET /events' 1000
+    few_requests 3
+    broken hang '^GET /events' 1000
+    bellhop exec one -- true
+    mend
+    api POST "/containers/$CONTAINER/kill"
+    wait_for 20 is_state stopped
+}
+
+# ---- behind our back ----
+
+case_behind()
+{
+    make_box
+    bellhop exec one -- sh -c 'echo kept >file'
+    api POST "/containers/$CONTAINER/pause"
+    within 5 is_state paused
+    [[ "$(info .cause)" == *"by somebody else"* ]]
+    api POST "/containers/$CONTAINER/unpause"
+    within 5 is_state running
+    api POST "/containers/$CONTAINER/pause"
+    within 5 is_state paused
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(engine_state)" = running ]
+    api POST "/containers/$CONTAINER/stop?t=5"
+    within 5 is_state stopped
+    [ -n "$(info .cause)" ] || fail "no cause: $(bellhop events one)"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    api POST "/containers/$CONTAINER/kill"
+    within 5 is_state stopped
+    [ -n "$(info .cause)" ] # a command that looks at the same moment may store its own
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    api DELETE "/containers/$CONTAINER?force=1"
+    within 5 is_state stopped
+    [ "$(info .cause)" = "its disk is gone" ]
+    run -125 --separate-stderr bellhop exec one --json -- cat file
+    jq -e '.error.code == "not_found" and (.error.detail | fromjson | .gone.cause == "its disk is gone")' <<<"$output"
+    left_nothing "$ENGINE_NAME"
+    # With --on-gone recreate, also of a box that was stopped.
+    make_box --on-gone recreate
+    bellhop stop one
+    api DELETE "/containers/$CONTAINER?force=1"
+    bellhop exec one -- sh -c 'echo anew >file'
+    [ "$(info .id)" != "$ID" ]
+    ID=$(info .id)
+    BOX_IDS+=("$ID")
+    CONTAINER=bellhop-$ID
+    [ "$(engine_state)" = running ]
+    bellhop rm one
+}
+
+@test "a container that is stopped, paused or removed behind our back is what its box says" {
+    behind_proxy docker
+    case_behind
+}
+
+@test "a container of Podman that is stopped, paused or removed behind our back is what its box says" {
+    behind_proxy podman
+    case_behind
+}
+
+case_oom()
+{
+    make_box
+    says '^GET /containers/.*/json' '"OOMKilled":false' '"OOMKilled":true'
+    api POST "/containers/$CONTAINER/kill"
+    within 5 is_state stopped
+    [ "$(info .cause)" = "the box's first process was killed by signal 9: out of memory" ] || fail "$(info .cause)"
+    mend
+    bellhop rm one
+}
+
+@test "a box that its engine calls killed for want of memory says so" {
+    behind_proxy docker
+    case_oom
+    end_now "$PROXY"
+    rm -f "$SOCKET"
+    behind_proxy podman
+    case_oom
+}
+
+# ---- images and disks ----
+
+image_id() { api GET "/containers/$CONTAINER/json" | jq -r .Image; }
+
+@test "an image that was removed does not keep a box from its start, and a new box loads it again" {
+    local image snapshot
+
+    behind_proxy podman
+    make_box
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop snapshot one --name s
+    snapshot=$(api GET "/images/bellhop-snapshot:$(bellhop snapshots ls --json | jq -r '.snapshots[0].id')/json" | jq -r .Id)
+    bellhop stop one
+    api DELETE "/images/$snapshot?force=1" || fail "the snapshot's image is kept"
+    run --separate-stderr bellhop up --from s --name two --json
+    [ "$(jq -r .error.code <<<"$output")" = not_found ] || fail "$output"
+    run --separate-stderr bellhop restore one s --json
+    [ "$(jq -r .error.code <<<"$output")" = not_found ] || fail "$output"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(bellhop ls -q)" = one ]
+    image=$(image_id)
+    bellhop rm one
+    bellhop snapshots rm s
+    api DELETE "/images/${image#sha256:}?force=1"
+    make_box
+    [ "$(image_id)" = "$image" ]
+    bellhop exec one -- true
+}
+
+@test "a full disk of the engine is exhausted and leaves nothing, and one that fills up later leaves the agent alive" {
+    export ENGINES=$BATS_TEST_TMPDIR/engines
+    mkdir -p "$ENGINES/docker/root"
+    mount -t tmpfs -o size=100m tmpfs "$ENGINES/docker/root"
+    . "$TOP/tests/lib/engines.sh"
+    start_dockerd
+    ENGINE=$ENGINES/docker/sock
+    ENGINE_NAME=docker
+    run --separate-stderr up
+    [ "$(jq -r .error.code <<<"$output")" = resource_exhausted ] || fail "$output"
+    [[ "$output" == *"no space left on device"* ]]
+    left_nothing full
+    [ "$(api GET '/containers/json?all=1')" = '[]' ]
+    mount -o remount,size=700m "$ENGINES/docker/root"
+    make_box
+    run bellhop exec one -- sh -c 'dd if=/dev/zero of=fill bs=1M count=2000'
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"No space left on device"* ]]
+    bellhop exec one -- rm fill
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    bellhop rm one
+    [ -z "$(engine_traces)" ]
+    DOCKER_HOST=unix://$ENGINE stop_engines
+    ENGINE=
+}
