@@ -181,7 +181,7 @@ TEST(a_box_whose_processes_are_no_children_is_asked_for)
     w.next_ms = clock_mono_ms() + 60000;
     T_OK(!exit_watch_has_ended(&w, 0));
     T_INT(far.n_finds, 0); /* it is not time yet */
-    w.next_ms = 1; /* long past; 0 is never */
+    w.next_ms = 1;         /* long past; 0 is never */
     T_OK(!exit_watch_has_ended(&w, 0));
     T_INT(far.n_finds, 1);
     T_OK(w.next_ms >= begun_ms + EXIT_WATCH_ASK_MS);
