@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# engines-only
 # early
 # time-limit: 900
 # needs: image

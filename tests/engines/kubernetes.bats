@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # early
+# engines-only
 # time-limit: 2400
 # needs: image
 # The provider kubernetes where a cluster refuses, fails or takes away: the error and the cause have Kubernetes' own
