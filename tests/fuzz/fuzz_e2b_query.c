@@ -105,16 +105,20 @@ FUZZ(data, size)
     if (how & 1) {
         check_signed(&server, &in);
     } else {
-        bool is_right;
+        bool is_right, differ;
 
         if (how & 2)
             token = one = how & 4 ? strdup(TOKEN) : fuzz_str(&in, 40, NULL);
         if (how & 8)
             bearer = two = how & 16 ? strdup("bearer " TOKEN) : fuzz_str(&in, 60, NULL);
         query = fuzz_str(&in, size, NULL);
-        is_right = token && *token ? strcmp(token, TOKEN) == 0
-                                   : bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
-                                         strcmp(bearer + 7, TOKEN) == 0;
+        /* Two different tokens are refused, also if one is right. */
+        differ = token && *token && bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
+                 strcmp(bearer + 7, token) != 0;
+        is_right = differ            ? false
+                   : token && *token ? strcmp(token, TOKEN) == 0
+                                     : bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
+                                           strcmp(bearer + 7, TOKEN) == 0;
         if (!is_right)
             CHECK(ask(&server, query, "read", NULL, NULL) < 0);
         else
