@@ -76,7 +76,7 @@ static const struct cli_option up_options[] = {
             "disk limit (default: 80 % of the free space)"),
     CLI_OPT("pids", 0, CLI_U32, pids, "N", "limit in processes (default: 4096)"),
     CLI_OPT("read-only", 0, CLI_FLAG, read_only, NULL,
-            "docker: a root that cannot be written; /tmp, home and --dest are memory"),
+            "a root that cannot be written; /tmp, home and --dest are memory"),
     CLI_OPT("port", 0, CLI_U16, port, "PORT", "the agent's port in the box"),
     CLI_OPT("env", 'e', CLI_LIST, env, "K=V|K",
             "an environment variable; K alone passes on your value"),

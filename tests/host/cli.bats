@@ -260,6 +260,6 @@ words() { tr -s '[:space:]' ' '; }
 @test "providers tries each one" {
     run bellhop providers --json
     [ "$status" -eq 0 ]
-    [ "$(jq -r '.providers | map(.name) | sort | join(" ")' <<<"$output")" = "oci process" ]
+    [ "$(jq -r '.providers | map(.name) | sort | join(" ")' <<<"$output")" = "docker kubernetes oci process" ]
     [ "$(jq -r '.providers[] | select(.name == "process") | .usable' <<<"$output")" = true ]
 }

@@ -13,7 +13,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         body = {}
         if path.endswith("/info"):
-            body = {"DefaultRuntime": sys.argv[1], "Name": sys.argv[1], "SecurityOptions": []}
+            body = {"DefaultRuntime": sys.argv[1], "Name": sys.argv[1], "SecurityOptions": [], "NCPU": 2, "MemTotal": 1 << 30}
         data = json.dumps(body).encode()
         self.send_response(200)
         self.send_header("Api-Version", "1.41")

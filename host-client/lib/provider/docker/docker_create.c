@@ -18,8 +18,8 @@
 
 /* For the box's root to act as root, as in the provider oci. */
 static const char *const sudo_capabilities[] = {
-    "CHOWN",  "DAC_OVERRIDE", "FOWNER",     "FSETID",           "SETUID",
-    "SETGID", "KILL",         "SYS_CHROOT", "NET_BIND_SERVICE", "AUDIT_WRITE"};
+    "CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",     "CAP_FSETID",           "CAP_SETUID",
+    "CAP_SETGID", "CAP_KILL",         "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE", "CAP_AUDIT_WRITE"};
 
 static bool is_strict(const struct spec *s)
 {
