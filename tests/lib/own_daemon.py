@@ -61,7 +61,7 @@ while True:
             os.unlink(PATH)
             server.close()
         c.sendall(b"HTTP/1.1 200 OK\r\n" + ends * b"Connection: close\r\n" +
-                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                  b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         if ends:
             c.close()
             time.sleep(0.5)
