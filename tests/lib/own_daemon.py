@@ -14,7 +14,12 @@ STATE, PATH, CASE = sys.argv[1:4]
 INSTANCE = "0123456789abcdef" * 2
 BOX = {"name": "one", "id": "0123456789abcdef", "provider": "process", "image": "", "state": "running", "cause": "",
        "workdir": "/w", "created_ms": 1, "state_since_ms": 1, "deadline_ms": 0, "updated_ms": 1, "paused_ms": 0,
-       "resumed_ms": 0, "used_ms": 1, "agent": {"name": "none"}, "guest": {}}
+       "resumed_ms": 0, "used_ms": 1, "agent": {"name": "none", "version": "", "url": "", "username": "", "exec_id": "",
+       "port": 0}, "guest": {"url": "", "socket": "/s", "token_file": "/t"}, "ports": {}, "labels": {},
+       "options": {"network": "host", "privilege": "sudo", "runtime": "", "on_timeout": "stop", "on_idle": "stop",
+                   "on_gone": "destroy", "timeout_ms": 1, "idle_ms": 1, "cpu_millis": 0, "memory_bytes": 0,
+                   "disk_bytes": 0, "pids": 0},
+       "project": None, "keys": [], "transcript": None, "sources": {}, "snapshot": None}
 
 
 def listen():
