@@ -452,8 +452,9 @@ json_t *spec_to_json(const struct spec *s)
         (json_int_t)s->disk_bytes, "pids", (json_int_t)s->pids, "agent_port",
         (json_int_t)s->agent_port, "asked", (json_int_t)s->asked);
 
-    if (!obj || json_object_set_new(obj, "engine", json_string(s->engine)) < 0 ||
-        json_object_set_new(obj, "read_only", json_boolean(s->read_only)) < 0 ||
+    /* Defaults are left out where most boxes have them: lists of many boxes read all of it. */
+    if (!obj || (*s->engine && json_object_set_new(obj, "engine", json_string(s->engine)) < 0) ||
+        (s->read_only && json_object_set_new(obj, "read_only", json_true()) < 0) ||
         json_object_set_new(obj, "env", jx_new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", jx_new_strv(s->labels)) < 0 ||
         json_object_set_new(obj, "allow_missing", jx_new_strv(s->allow_missing)) < 0 ||
