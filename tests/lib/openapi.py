@@ -78,7 +78,7 @@ class Document:
     def request_schema(self, method):
         return {"$ref": f"#/components/schemas/{method.replace('/', '.')}.Request"}
 
-    def find(self, path):
+    def find_whole(self, path):
         """The described path of a raw request path, without its query."""
         path = path.split("?")[0]
         if path in self.doc["paths"]:
@@ -89,10 +89,15 @@ class Document:
         for p in self.doc["paths"]:
             if p.endswith("{path}") and re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(p[:-6])) + ".*", path):
                 return p
-        for p in self.doc["paths"]:
+        return None
+
+    def find(self, path):
+        """Also for a path that only begins as one of the document."""
+        found = self.find_whole(path)
+        for p in self.doc["paths"] if found is None else ():
             if "{" in p and path.startswith(p[:p.index("{")]):
                 return p
-        return None
+        return found
 
     def check_error(self, status, body):
         out = self.problems({"$ref": "#/components/schemas/Error"}, body)
@@ -117,9 +122,9 @@ class Document:
             return []  # the box's agent has answered, by its own document
         if found.startswith("/v1/proxy/") and kind != "application/json":
             return []
+        if op is None and status == 404 and self.find_whole(path) is None:
+            return []  # no such route
         if op is None:
-            if status == 404 and "%2f" in path.lower():
-                return []  # an encoded slash is no separator: this document's paths and the routes may differ
             return [] if status in (405, 401, 400, 403, 413, 431) else [f"{verb} {path}: not in the document, and answered with {status}"]
         response = op["responses"].get(str(status))
         if response and "$ref" in response:
