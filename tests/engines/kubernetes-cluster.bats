@@ -153,10 +153,10 @@ is_not_ready() { [ "$(condition_of "$1")" = Unknown ]; }
     run -1 env BELLHOP_KUBERNETES_CACHE="$BATS_TEST_TMPDIR" "$CLUSTER" kill-node 1
     [[ "$output" == *'no cluster is up'* ]]
     cluster down
-    run ! grep -q bhk- /proc/self/mountinfo
-    [ -z "$(ip -o link | grep -o 'bhk[^:@]*')" ]
-    [ -z "$(ip netns list | grep bhk-)" ]
-    [ -z "$(find /sys/fs/cgroup -maxdepth 2 -name 'bhk-*')" ]
+    run ! grep -q "bhk$KUBERNETES_SLOT-" /proc/self/mountinfo
+    [ -z "$(ip -o link | grep -o "bhk$KUBERNETES_SLOT[^:@]*")" ]
+    [ -z "$(ip netns list | grep "bhk$KUBERNETES_SLOT-")" ]
+    [ -z "$(find /sys/fs/cgroup -maxdepth 2 -name "bhk$KUBERNETES_SLOT-*")" ]
     [ -z "$(ps -eo args= | grep -F "${KUBECONFIG%/*}" | grep -v grep)" ]
     cluster down
 }

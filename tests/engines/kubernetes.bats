@@ -123,7 +123,7 @@ in_pod()
         base64 -d >"$files/ca.crt"
     kube create token boxer >"$files/token"
     printf %s "$KUBE_NAMESPACE" >"$files/namespace"
-    KUBERNETES_SERVICE_HOST=10.231.0.1 KUBERNETES_SERVICE_PORT=16443 unshare --mount --propagation private sh -c '
+    KUBERNETES_SERVICE_HOST=$KUBERNETES_ADDRESS KUBERNETES_SERVICE_PORT=16443 unshare --mount --propagation private sh -c '
         mount --bind "$1" /run/secrets/kubernetes.io/serviceaccount && shift && exec "$@"' in_pod "$files" "$@"
 }
 
@@ -131,7 +131,7 @@ in_pod()
     unset KUBECONFIG BELLHOP_KUBE_NAMESPACE
     in_pod "$BELLHOP" up --name one --provider kubernetes --agent none --empty >"$BOX_TMP/up" 2>&1 || fail "$(cat "$BOX_TMP/up")"
     [ "$(jq -r .way "$BELLHOP_STATE_DIR"/boxes/*/kubernetes.json)" = address ]
-    [ "$(in_pod "$BELLHOP" status one --json | jq -r .enforced.engine.address)" = incluster:10.231.0.1:16443 ]
+    [ "$(in_pod "$BELLHOP" status one --json | jq -r .enforced.engine.address)" = "incluster:$KUBERNETES_ADDRESS:16443" ]
     [ "$(bellhop exec one -- echo there)" = there ]
     in_pod "$BELLHOP" rm one
 }

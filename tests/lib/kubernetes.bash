@@ -6,11 +6,15 @@
 #   teardown_file() { stop_cluster; }
 #
 # Then kubectl is in PATH and KUBECONFIG is the administrator's. Without a built cluster in the cache the tests are
-# skipped; KUBERNETES_BUILD=1 builds it: ten minutes. One file at a time has the cluster of this machine.
+# skipped; KUBERNETES_BUILD=1 builds it: ten minutes. One file at a time has the
+# cluster of a slot.
 
 source "${BASH_SOURCE[0]%/*}/wait.bash"
 CLUSTER=${BASH_SOURCE[0]%/*}/kubernetes/cluster.sh
-KUBERNETES_LOCK=/run/lock/bellhop-kubernetes
+KUBERNETES_SLOT=${BELLHOP_KUBERNETES_SLOT:-0}
+KUBERNETES_LOCK=/run/lock/bellhop-kubernetes-$KUBERNETES_SLOT
+# The address of its API server.
+KUBERNETES_ADDRESS=10.$((231 - KUBERNETES_SLOT)).0.1
 
 cluster() { "$CLUSTER" "$@" 3>&- 4>&-; }
 

@@ -13,6 +13,8 @@
 #   env                                    the lines to eval: KUBECONFIG and PATH
 #   down                                   end and remove everything but the cache
 #
+# BELLHOP_KUBERNETES_SLOT=0..9 (0) is which of the clusters that can be up side by side.
+#
 # Root; up refuses when a cluster is up. Processes are ended by pid and start time alone.
 set -eu
 
@@ -27,12 +29,25 @@ else
     CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/bellhop-kubernetes
 fi
 BIN=$CACHE/bin
-RUN=$CACHE/run
-LOG=$CACHE/log
+
+# Clusters of different slots are up side by side.
+SLOT=${BELLHOP_KUBERNETES_SLOT:-0}
+case $SLOT in
+[0-9]) ;;
+*)
+    echo "cluster.sh: BELLHOP_KUBERNETES_SLOT is 0 to 9, not $SLOT" >&2
+    exit 2
+    ;;
+esac
+RUN=$CACHE/run-$SLOT
+LOG=$CACHE/log-$SLOT
+# What the kernel has by name, and ports: SLOT's own.
+PREFIX=bhk$SLOT
+PORTS=$((12379 + 100 * SLOT))
 
 # The host's end of the bridge is .0.1, node N is .0.(10 + N), its pods are in .(100 + N).0/24.
-NET=10.231
-BRIDGE=bhk0
+NET=10.$((231 - SLOT))
+BRIDGE=$PREFIX-b
 ADMIN=$RUN/admin.kubeconfig
 
 die()
@@ -137,7 +152,7 @@ refuse_second()
 {
     [ ! -e "$RUN/up" ] || die "a cluster is up in $CACHE: 'cluster.sh down' first"
     [ ! -e "$RUN" ] || die "a cluster was started half in $CACHE: 'cluster.sh down' first"
-    ! ip link show "$BRIDGE" >/dev/null 2>&1 || die "a cluster with another cache is up (its bridge is $BRIDGE)"
+    ! ip link show "$BRIDGE" >/dev/null 2>&1 || die "a cluster with another cache is up (its bridge is $BRIDGE): BELLHOP_KUBERNETES_SLOT=1 to 9 is another"
 }
 
 cluster_up()

@@ -4,8 +4,9 @@
 set -eu
 
 API=https://$NET.0.1:16443
-ETCD=http://127.0.0.1:12379
-ETCD_PEER=http://127.0.0.1:12380
+ETCD=http://127.0.0.1:$PORTS
+ETCD_PEER=http://127.0.0.1:$((PORTS + 1))
+SANDBOX_HEALTH=127.0.0.1:$((PORTS + 5))
 PKI=$RUN/pki
 
 # ---- keys --------------------------------------------------------------------------------------
@@ -105,9 +106,9 @@ control_start_rest()
 {
     process_start controller-manager "$BIN/kube-controller-manager" --kubeconfig="$ADMIN" --leader-elect=false \
         --service-account-private-key-file="$PKI/service-accounts.key" --root-ca-file="$PKI/ca.crt" \
-        --bind-address=127.0.0.1 --secure-port=16457 --node-monitor-grace-period=12s --node-monitor-period=1s
+        --bind-address=127.0.0.1 --secure-port=$((PORTS + 2)) --node-monitor-grace-period=12s --node-monitor-period=1s
     process_start scheduler "$BIN/kube-scheduler" --kubeconfig="$RUN/scheduler.kubeconfig" --leader-elect=false \
-        --bind-address=127.0.0.1 --secure-port=16459
+        --bind-address=127.0.0.1 --secure-port=$((PORTS + 3))
 }
 
 agent_sandbox_is_served()
@@ -125,9 +126,9 @@ agent_sandbox_start()
     kubectl wait --for=condition=Established crd --all >/dev/null
     until_ok 30 agent_sandbox_is_served || die 'the definitions of agent-sandbox are not served'
     process_start agent-sandbox "$BIN/agent-sandbox-controller" --kubeconfig="$ADMIN" --extensions \
-        --enable-webhook=false --leader-elect=false --metrics-bind-address=127.0.0.1:18080 \
-        --health-probe-bind-address=127.0.0.1:18081
-    until_ok 30 curl -sf -o /dev/null http://127.0.0.1:18081/readyz || die "see $LOG/agent-sandbox.log"
+        --enable-webhook=false --leader-elect=false --metrics-bind-address=127.0.0.1:$((PORTS + 4)) \
+        --health-probe-bind-address="$SANDBOX_HEALTH"
+    until_ok 30 curl -sf -o /dev/null "http://$SANDBOX_HEALTH/readyz" || die "see $LOG/agent-sandbox.log"
 }
 
 # ---- simulated nodes ---------------------------------------------------------------------------
@@ -159,7 +160,7 @@ simulate_nodes()
     done | kubectl apply -f - >&2
     [ -e "$RUN/kwok.pid" ] || process_start kwok "$BIN/kwok" --kubeconfig="$ADMIN" --manage-all-nodes=false \
         --manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake --node-lease-duration-seconds=40 \
-        --server-address=127.0.0.1:18082
+        --server-address=127.0.0.1:$((PORTS + 6))
     for n in $(seq "$1"); do
         until_ok 60 node_is_ready "kwok-$n" || die "node kwok-$n is not ready: see $LOG/kwok.log"
     done

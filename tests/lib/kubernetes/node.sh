@@ -67,7 +67,7 @@ apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
 cgroupDriver: cgroupfs
-cgroupRoot: /bhk-n$1
+cgroupRoot: /$PREFIX-n$1
 enforceNodeAllocatable: []
 oomScoreAdj: 0
 failSwapOn: false
@@ -94,7 +94,7 @@ YAML
 node_cgroups()
 {
     for name in blkio cpu cpuacct cpuset devices freezer memory pids systemd unified; do
-        [ ! -d "/sys/fs/cgroup/$name" ] || echo "/sys/fs/cgroup/$name/bhk-n$1"
+        [ ! -d "/sys/fs/cgroup/$name" ] || echo "/sys/fs/cgroup/$name/$PREFIX-n$1"
     done
 }
 
@@ -116,17 +116,17 @@ node_prepare()
 # node_connect N NODES: its interface on the bridge, and the routes to its pods and to those of the others.
 node_connect()
 {
-    ip netns add "bhk-n$1"
-    ip link add "bhk-v$1" type veth peer name eth0 netns "bhk-n$1"
-    ip link set "bhk-v$1" master "$BRIDGE" up
-    ip -n "bhk-n$1" addr add "$(node_address "$1")/24" dev eth0
-    ip -n "bhk-n$1" link set eth0 up
-    ip -n "bhk-n$1" link set lo up
-    ip -n "bhk-n$1" route add default via "$NET.0.1"
-    ip netns exec "bhk-n$1" sysctl -qw net.ipv4.ip_forward=1
+    ip netns add "$PREFIX-n$1"
+    ip link add "$PREFIX-v$1" type veth peer name eth0 netns "$PREFIX-n$1"
+    ip link set "$PREFIX-v$1" master "$BRIDGE" up
+    ip -n "$PREFIX-n$1" addr add "$(node_address "$1")/24" dev eth0
+    ip -n "$PREFIX-n$1" link set eth0 up
+    ip -n "$PREFIX-n$1" link set lo up
+    ip -n "$PREFIX-n$1" route add default via "$NET.0.1"
+    ip netns exec "$PREFIX-n$1" sysctl -qw net.ipv4.ip_forward=1
     ip route replace "$(node_pods "$1")" via "$(node_address "$1")"
     for other in $(seq "$2"); do
-        [ "$other" -eq "$1" ] || ip -n "bhk-n$1" route add "$(node_pods "$other")" via "$(node_address "$other")"
+        [ "$other" -eq "$1" ] || ip -n "$PREFIX-n$1" route add "$(node_pods "$other")" via "$(node_address "$other")"
     done
 }
 
@@ -139,7 +139,7 @@ node_init_runs()
 node_start_runtime()
 {
     dir=$RUN/n$1
-    process_start "n$1" nsenter --net="/run/netns/bhk-n$1" \
+    process_start "n$1" nsenter --net="/run/netns/$PREFIX-n$1" \
         unshare --mount --pid --fork --kill-child --propagation private "$BIN/pause"
     until_ok 10 node_init_runs "$1" || die "node n$1 does not start: see $LOG/n$1.log"
     process_record "n$1-init" "$(pgrep -P "$(process_pid "n$1")")"
@@ -196,8 +196,8 @@ group_is_removed()
 
 node_remove()
 {
-    ip netns del "bhk-n$1" 2>/dev/null || true
-    ip link del "bhk-v$1" 2>/dev/null || true
+    ip netns del "$PREFIX-n$1" 2>/dev/null || true
+    ip link del "$PREFIX-v$1" 2>/dev/null || true
     for group in $(node_cgroups "$1"); do
         until_ok 10 group_is_removed "$group" || say "$group is still in use"
     done
