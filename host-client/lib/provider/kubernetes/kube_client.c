@@ -15,6 +15,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/kubernetes/kube_config.h"
+#include "lib/util/socket.h"
 #include "lib/util/transport.h"
 
 #define KUBE_ANSWER_BYTES (16 * 1024 * 1024)
@@ -23,6 +24,8 @@
 #define KUBE_PATH_BYTES 2048
 #define KUBE_REGISTRY "docker.io/bellhop"
 #define WATCH_S 1800
+#define RETRY_MS 250 /* the first pause, which doubles */
+#define RETRY_MOST_MS 4000
 
 const char *const kube_reach_names[] = {"any", "address", "exec", "forward", NULL};
 
@@ -48,6 +51,7 @@ struct kube {
     struct bh_ctx *ctx;
     struct http *http;
     int64_t deadline_mono_ms;
+    int patience_ms;
     enum kube_way way;
     enum kube_reach reach;
     struct kube_config config;
@@ -269,6 +273,16 @@ int64_t kube_deadline(const struct kube *k)
     return k->deadline_mono_ms;
 }
 
+void kube_set_deadline(struct kube *k, int64_t deadline_mono_ms)
+{
+    k->deadline_mono_ms = deadline_mono_ms;
+}
+
+void kube_set_patience(struct kube *k, int ms)
+{
+    k->patience_ms = ms;
+}
+
 /* ---- answers ---- */
 
 const char *kube_text_at(const json_t *obj, ...)
@@ -311,8 +325,8 @@ static enum err_code code_of_status(int status, const char *reason, const char *
     case 400:
     case 422:
         return ERR_INVALID;
-    case 429:
-        return ERR_UNAVAILABLE;
+    case 410:
+        return ERR_RANGE;
     default:
         return ERR_UNAVAILABLE;
     }
@@ -382,15 +396,77 @@ static int kube_request(struct kube *k, const char *method, const char *path, co
     return r;
 }
 
-static int kube_call(struct kube *k, const char *method, const char *path, const json_t *body,
-                     json_t **ret, struct err *e)
+/* The repetitions of a call. */
+struct kube_retry {
+    int64_t until_mono_ms; /* 0: it has not failed yet */
+    int pause_ms;
+    int status;   /* of the last answer; 0: there was none */
+    int after_ms; /* the pause that it asked for */
+};
+
+/* An end of the call's own time is none of these. A connection that is cut in the handshake looks like one that is refused. */
+static bool is_transient(const struct kube *k, const struct kube_retry *t, int r)
+{
+    switch (t->status) {
+    case 0:
+        return (r == -ERR_UNAVAILABLE || r == -ERR_DATA_LOSS || r == -ERR_UNAUTHENTICATED ||
+                r == -ERR_DEADLINE) &&
+               clock_until_ms(k->deadline_mono_ms) > 0;
+    case 429:
+    case 500:
+    case 502:
+    case 503:
+    case 504:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* 1: a pause was made, and the call is repeated; 0: it is not. */
+static int pause_for_retry(struct kube *k, struct kube_retry *t, int r, struct err *e)
+{
+    int64_t left;
+    int ms;
+
+    if (r >= 0 || !k->patience_ms || !is_transient(k, t, r))
+        return 0;
+    if (!t->until_mono_ms) {
+        t->until_mono_ms = clock_mono_ms() + k->patience_ms;
+        t->pause_ms = RETRY_MS;
+    }
+    left = clock_until_ms(t->until_mono_ms);
+    ms = t->after_ms > t->pause_ms ? t->after_ms : t->pause_ms;
+    ms = ms < left ? ms : (int)left;
+    if (left <= 0 || clock_until_ms(k->deadline_mono_ms) <= ms)
+        return 0;
+    t->pause_ms = t->pause_ms * 2 < RETRY_MOST_MS ? t->pause_ms * 2 : RETRY_MOST_MS;
+    return socket_wait_canceled(k->ctx->cancel_fd, ms) ? err_set(e, ERR_CANCELED, "canceled") : 1;
+}
+
+static int retry_after_ms(const struct http_response *res)
+{
+    char value[32];
+    uint64_t seconds = 0;
+
+    if (!http_header(res, "Retry-After", value, sizeof(value)) ||
+        str_parse_u64(value, 0, 3600, &seconds, NULL) < 0)
+        return 0;
+    return (int)seconds * 1000;
+}
+
+static int kube_call_once(struct kube *k, const char *method, const char *path, const json_t *body,
+                          struct kube_retry *t, json_t **ret, struct err *e)
 {
     struct http_response res = {0};
     _cleanup_json_ json_t *obj = NULL;
     int r = kube_request(k, method, path, body, KUBE_ANSWER_BYTES, &res, e);
 
+    t->status = t->after_ms = 0;
     if (r < 0)
         return r;
+    t->status = res.status;
+    t->after_ms = retry_after_ms(&res);
     if (res.status < 200 || res.status > 299)
         r = kube_refusal(res.status, res.body.data, res.body.len, e);
     else if (jx_parse_within(res.body.data, res.body.len, KUBE_PARSED_BYTES, &obj, e) < 0)
@@ -398,6 +474,24 @@ static int kube_call(struct kube *k, const char *method, const char *path, const
     http_response_done(&res);
     if (r == 0 && ret)
         *ret = TAKE(obj);
+    return r;
+}
+
+static int kube_call(struct kube *k, const char *method, const char *path, const json_t *body,
+                     json_t **ret, struct err *e)
+{
+    struct kube_retry t = {0};
+    struct err why;
+    int r, again;
+
+    do {
+        why = (struct err){0};
+        r = kube_call_once(k, method, path, body, &t, ret, &why);
+        again = pause_for_retry(k, &t, r, &why);
+    } while (again == 1);
+    r = again < 0 ? again : r;
+    if (r < 0 && e)
+        *e = why;
     return r;
 }
 

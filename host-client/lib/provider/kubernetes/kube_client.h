@@ -57,11 +57,17 @@ enum kube_reach kube_reach(const struct kube *k);
 bool kube_is_inside(const struct kube *k); /* the addresses of pods are this machine's network */
 int kube_cancel_fd(const struct kube *k);
 int64_t kube_deadline(const struct kube *k);
+void kube_set_deadline(struct kube *k, int64_t deadline_mono_ms);
+/*
+ * Repeats each call for so long that fails for a reason that passes: no connection, an answer that was cut, 429 (after
+ * its Retry-After), 500, 502, 503 and 504. A creation whose answer was lost finds its own object. 0, the default: not.
+ */
+void kube_set_patience(struct kube *k, int ms);
 
 /*
  * Calls. A refusal has Kubernetes' own reason and message: 404 is ERR_NOT_FOUND, AlreadyExists ERR_EXISTS, Conflict
  * ERR_ABORTED, a quota ERR_EXHAUSTED, Pod Security ERR_PRECONDITION, other 401 and 403 ERR_DENIED, 400 and 422
- * ERR_INVALID. Without an answer of the API server itself: ERR_UNAVAILABLE.
+ * ERR_INVALID, 410 ERR_RANGE. Without an answer of the API server itself: ERR_UNAVAILABLE.
  */
 int kube_get(struct kube *k, enum kube_kind kind, const char *name, json_t **ret, struct err *e);
 /* query: percent-encoded, "labelSelector=..." */
