@@ -118,6 +118,16 @@ kube_objects()
         jq -r '.items[] | .kind + " " + .metadata.name'
 }
 
+# A pod that breaks no rule is admitted: the API server keeps a quota or a policy in force for some seconds after its
+# deletion. A test that deletes one waits for this.
+admits_pods()
+{
+    jq -n '{apiVersion: "v1", kind: "Pod", metadata: {generateName: "trial-"}, spec: {
+        securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: "RuntimeDefault"}},
+        containers: [{name: "trial", image: "trial.invalid/trial:1", securityContext: {
+        allowPrivilegeEscalation: false, capabilities: {drop: ["ALL"]}}}]}}' | kube create --dry-run=server -f -
+}
+
 # kube_pid ID: the first process of the box's pod, on this machine: the nodes are here.
 kube_pid()
 {

@@ -570,8 +570,8 @@ int kube_version(struct kube *k, json_t **ret, struct err *e)
 
 /* ---- WebSockets ---- */
 
-static int kube_upgrade(struct kube *k, const char *path, const char *protocol, int *ret_fd,
-                        struct err *e)
+static int kube_upgrade(struct kube *k, const char *path, const char *protocol, bool is_patient,
+                        int *ret_fd, struct err *e)
 {
     char key[64], protocol_line[96];
     /* A watch is refused without an origin. */
@@ -582,14 +582,17 @@ static int kube_upgrade(struct kube *k, const char *path, const char *protocol, 
                              NULL,
                              NULL,
                              NULL};
+    struct kube_retry t = {0};
     struct http_request req = {.method = "GET",
                                .headers = headers,
                                .unix_socket = k->socket,
-                               .deadline_mono_ms = k->deadline_mono_ms};
+                               .deadline_mono_ms = k->deadline_mono_ms,
+                               .ret_status = &t.status};
     _cleanup_free_ char *url = NULL;
     unsigned char raw[16];
+    struct err why;
     size_t n;
-    int r = io_random(raw, sizeof(raw), e);
+    int r = io_random(raw, sizeof(raw), e), again;
 
     if (r < 0)
         return r;
@@ -608,8 +611,17 @@ static int kube_upgrade(struct kube *k, const char *path, const char *protocol, 
         return err_oom(e);
     }
     req.url = url;
-    r = http_upgrade(k->http, &req, ret_fd, e);
-    return r < 0 ? err_wrap(e, r, "the cluster") : 0;
+    do {
+        why = (struct err){0};
+        t.status = 0;
+        r = http_upgrade(k->http, &req, ret_fd, &why);
+        /* 500: the pod's node refuses. */
+        again = is_patient && t.status != 500 ? pause_for_retry(k, &t, r, &why) : 0;
+    } while (again == 1);
+    r = again < 0 ? again : r;
+    if (r < 0 && e)
+        *e = why;
+    return r < 0 && again >= 0 ? err_wrap(e, r, "the cluster") : r;
 }
 
 int kube_watch(struct kube *k, enum kube_kind kind, const char *name, const char *version,
@@ -625,7 +637,7 @@ int kube_watch(struct kube *k, enum kube_kind kind, const char *name, const char
                    "&fieldSelector=metadata.name%%3D%.64s",
                    WATCH_S, version, name);
     (void)kube_path(k, kind, NULL, query, path);
-    return kube_upgrade(k, path, NULL, ret_fd, e);
+    return kube_upgrade(k, path, NULL, false, ret_fd, e);
 }
 
 int kube_websocket(struct kube *k, const char *pod, const char *call, const char *protocol,
@@ -635,5 +647,5 @@ int kube_websocket(struct kube *k, const char *pod, const char *call, const char
 
     (void)snprintf(name, sizeof(name), "%.64s/%.400s", pod, call);
     (void)kube_path(k, KUBE_PODS, name, NULL, path);
-    return kube_upgrade(k, path, protocol, ret_fd, e);
+    return kube_upgrade(k, path, protocol, true, ret_fd, e);
 }
