@@ -73,10 +73,14 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
 
 # The dry run of a pod is what the API server refuses: nothing else is made.
 @test "Pod Security refuses the pod of an image whose user is root, with its reason" {
-    mkdir -p "$BOX_TMP/image"
-    cp -rs "$(readlink -f "$BATS_TEST_DIRNAME/../../build/image/tests")"/oci.tar "$BOX_TMP/image/" 2>/dev/null || true
-    jq '.user.uid = 0 | .user.gid = 0' "$BATS_TEST_DIRNAME/../../build/image/tests/manifest.json" >"$BOX_TMP/image/manifest.json"
-    mkdir "$BOX_TMP/image/rootfs"
+    local image name
+
+    image=$(readlink -f "$BATS_TEST_DIRNAME/../../build/image/tests")
+    mkdir "$BOX_TMP/image"
+    for name in .agent.oci oci oci.tar rootfs; do
+        ln -s "$image/$name" "$BOX_TMP/image/$name"
+    done
+    jq '.user.uid = 0 | .user.gid = 0' "$image/manifest.json" >"$BOX_TMP/image/manifest.json"
     refuses failed_precondition 'violates PodSecurity "restricted:latest"' up_json --image "$BOX_TMP/image"
 }
 

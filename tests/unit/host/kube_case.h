@@ -322,6 +322,46 @@ static inline void api_start(void)
 
 /* ---- for tests ---- */
 
+/* Under the lock: the server answers a watch before it counts it. */
+static inline unsigned api_n_watches(void)
+{
+    unsigned n;
+
+    (void)pthread_mutex_lock(&api.lock);
+    n = api.n_watches;
+    (void)pthread_mutex_unlock(&api.lock);
+    return n;
+}
+
+/* Waits for the nth watch, from 1; its socket. */
+static inline int api_wait_watch(unsigned nth)
+{
+    int64_t until = clock_mono_ms() + 60000;
+
+    for (;;) {
+        int fd = -1;
+
+        (void)pthread_mutex_lock(&api.lock);
+        if (api.n_watches >= nth)
+            fd = api.watches[nth - 1];
+        (void)pthread_mutex_unlock(&api.lock);
+        if (fd >= 0)
+            return fd;
+        T_OK(clock_mono_ms() < until);
+        (void)poll(NULL, 0, 5);
+    }
+}
+
+/* A message of a watch, of less than 126 bytes. */
+static inline void api_send_event(int fd, const char *text)
+{
+    unsigned char head[2] = {0x81, (unsigned char)strlen(text)};
+
+    T_OK(strlen(text) < 126);
+    T_INT(send(fd, head, sizeof(head), MSG_NOSIGNAL), sizeof(head));
+    T_INT(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
 static inline unsigned api_count(const char *kind)
 {
     unsigned n;

@@ -386,3 +386,80 @@ TEST(a_connection_to_a_pod_that_is_gone_tells_why)
     T_INT(provider_kubernetes.dial(&case_box, &fd, &e), -ERR_UNAVAILABLE);
     T_OK(strstr(e.message, "OOMKilled"));
 }
+
+/* ---- watches ---- */
+
+static char watched[2048]; /* the last watch's path; guarded by the server's lock */
+static int watch_status;   /* of the next ones; 0: they begin */
+
+static bool note_watch(const struct kube_call *c, struct kube_answer *a)
+{
+    if (!strstr(c->path, "watch=1"))
+        return false;
+    (void)snprintf(watched, sizeof(watched), "%s", c->path);
+    if (!watch_status)
+        return false;
+    *a = (struct kube_answer){watch_status, .body = api_status(watch_status, "Because", "no")};
+    return true;
+}
+
+static bool is_readable(int fd, int ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return poll(&p, 1, ms) > 0;
+}
+
+static int watch_box(void)
+{
+    struct err e = {0};
+    int fd = -1;
+
+    begin_started();
+    (void)pthread_mutex_lock(&api.lock);
+    api.answer = note_watch;
+    (void)pthread_mutex_unlock(&api.lock);
+    T_INT(provider_kubernetes.watch(&case_box, &fd, &e), 0);
+    return fd;
+}
+
+#define BOOKMARK "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"4711\"}}}"
+
+TEST(a_watch_that_is_cut_goes_on_from_its_bookmark_and_tells_the_change)
+{
+    int fd = watch_box();
+    unsigned n = api_n_watches();
+
+    T_OK(strstr(watched, "allowWatchBookmarks=true"));
+    T_OK(!strstr(watched, "resourceVersion=4711"));
+    api_send_event(api_wait_watch(n), BOOKMARK);
+    T_INT(shutdown(api_wait_watch(n), SHUT_RDWR), 0);
+    (void)api_wait_watch(n + 1);
+    T_OK(strstr(watched, "resourceVersion=4711"));
+    T_OK(!is_readable(fd, 0));
+    api_send_event(api_wait_watch(n + 1), "{\"type\":\"MODIFIED\",\"object\":{}}");
+    T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}
+
+TEST(a_watch_whose_version_is_gone_tells_to_look_anew)
+{
+    int fd = watch_box();
+
+    api_send_event(api_wait_watch(api_n_watches()),
+                   "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}");
+    T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}
+
+TEST(a_watch_that_is_refused_when_it_is_resumed_tells_to_look_anew)
+{
+    int fd = watch_box();
+
+    (void)pthread_mutex_lock(&api.lock);
+    watch_status = 410;
+    (void)pthread_mutex_unlock(&api.lock);
+    T_INT(shutdown(api_wait_watch(api_n_watches()), SHUT_RDWR), 0);
+    T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}

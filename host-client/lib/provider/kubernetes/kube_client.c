@@ -56,7 +56,7 @@ struct kube {
     enum kube_reach reach;
     struct kube_config config;
     char *socket; /* of kubectl proxy; or NULL */
-    char *namespace, *registry;
+    char *engine, *namespace, *registry;
 };
 
 /* ---- which one ---- */
@@ -216,7 +216,8 @@ int kube_open(struct bh_ctx *ctx, const char *engine, int64_t deadline_mono_ms, 
     kube_config_init(&k->config);
     k->ctx = ctx;
     k->deadline_mono_ms = deadline_mono_ms;
-    r = read_engine(k, engine, e);
+    k->engine = strdup(engine);
+    r = k->engine ? read_engine(k, engine, e) : err_oom(e);
     if (r == 0)
         r = http_new(ctx->cancel_fd, &k->http, e);
     if (r < 0) {
@@ -237,10 +238,16 @@ struct kube *kube_free(struct kube *k)
     (void)http_free(k->http);
     kube_config_done(&k->config);
     free(k->socket);
+    free(k->engine);
     free(k->namespace);
     free(k->registry);
     free(k);
     return NULL;
+}
+
+const char *kube_engine(const struct kube *k)
+{
+    return k->engine;
 }
 
 const char *kube_namespace(const struct kube *k)
@@ -571,7 +578,7 @@ int kube_version(struct kube *k, json_t **ret, struct err *e)
 /* ---- WebSockets ---- */
 
 static int kube_upgrade(struct kube *k, const char *path, const char *protocol, bool is_patient,
-                        int *ret_fd, struct err *e)
+                        int *ret_status, int *ret_fd, struct err *e)
 {
     char key[64], protocol_line[96];
     /* A watch is refused without an origin. */
@@ -618,26 +625,27 @@ static int kube_upgrade(struct kube *k, const char *path, const char *protocol, 
         /* 500: the pod's node refuses. */
         again = is_patient && t.status != 500 ? pause_for_retry(k, &t, r, &why) : 0;
     } while (again == 1);
+    if (ret_status)
+        *ret_status = t.status;
     r = again < 0 ? again : r;
     if (r < 0 && e)
         *e = why;
     return r < 0 && again >= 0 ? err_wrap(e, r, "the cluster") : r;
 }
 
-int kube_watch(struct kube *k, enum kube_kind kind, const char *name, const char *version,
-               int *ret_fd, struct err *e)
+int kube_watch_socket(struct kube *k, enum kube_kind kind, const char *name, const char *version,
+                      int *ret_status, int *ret_fd, struct err *e)
 {
     char path[KUBE_PATH_BYTES], query[320];
 
-    /* No bookmarks: the first one comes at once, and a new watch begins with a new version anyway. */
     if (!*version || strspn(version, "0123456789") != strlen(version))
         return err_set(e, ERR_DATA_LOSS, "the object has no version that can be watched from");
     (void)snprintf(query, sizeof(query),
-                   "watch=1&timeoutSeconds=%d&resourceVersion=%s"
+                   "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=%.32s"
                    "&fieldSelector=metadata.name%%3D%.64s",
                    WATCH_S, version, name);
     (void)kube_path(k, kind, NULL, query, path);
-    return kube_upgrade(k, path, NULL, false, ret_fd, e);
+    return kube_upgrade(k, path, NULL, false, ret_status, ret_fd, e);
 }
 
 int kube_websocket(struct kube *k, const char *pod, const char *call, const char *protocol,
@@ -647,5 +655,5 @@ int kube_websocket(struct kube *k, const char *pod, const char *call, const char
 
     (void)snprintf(name, sizeof(name), "%.64s/%.400s", pod, call);
     (void)kube_path(k, KUBE_PODS, name, NULL, path);
-    return kube_upgrade(k, path, protocol, true, ret_fd, e);
+    return kube_upgrade(k, path, protocol, true, NULL, ret_fd, e);
 }

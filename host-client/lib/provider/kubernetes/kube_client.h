@@ -51,6 +51,7 @@ static inline void kube_free_p(struct kube **k)
 }
 #define _cleanup_kube_ __attribute__((cleanup(kube_free_p)))
 
+const char *kube_engine(const struct kube *k); /* as kube_open() got it */
 const char *kube_namespace(const struct kube *k);
 const char *kube_registry(const struct kube *k); /* the prefix of our images' names */
 enum kube_reach kube_reach(const struct kube *k);
@@ -83,11 +84,11 @@ int kube_logs(struct kube *k, const char *pod, char **ret, size_t *ret_len, stru
 int kube_version(struct kube *k, json_t **ret, struct err *e);
 
 /*
- * A descriptor that becomes readable when the object with that name changes after `version` (its resourceVersion),
- * and at the end of the stream, after half an hour at the latest. It tells nothing else: the object is read anew.
+ * A WebSocket with the changes of the object with that name after `version` (its resourceVersion), and with bookmarks,
+ * for half an hour at most. kube_watch() in kube_watch.h reads it. *ret_status (or NULL): of the answer; 0: none came.
  */
-int kube_watch(struct kube *k, enum kube_kind kind, const char *name, const char *version,
-               int *ret_fd, struct err *e);
+int kube_watch_socket(struct kube *k, enum kube_kind kind, const char *name, const char *version,
+                      int *ret_status, int *ret_fd, struct err *e);
 /* A WebSocket to a subresource of a pod: "exec?command=..."; raw frames. */
 int kube_websocket(struct kube *k, const char *pod, const char *call, const char *protocol,
                    int *ret_fd, struct err *e);

@@ -13,6 +13,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/kubernetes/kube_watch.h"
 #include "lib/provider/kubernetes/kubernetes.h"
 #include "lib/provider/store_mark.h"
 #include "lib/util/socket.h"

@@ -18,6 +18,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/kubernetes/kube_watch.h"
 #include "lib/provider/store_mark.h"
 #include "lib/util/socket.h"
 
@@ -25,6 +26,7 @@
 #define SIGNAL_STATUS 128
 #define SIGNAL_MOST 64
 #define LOOK_MS 5000      /* the longest time between two looks at a pod that changes */
+#define EXPLAIN_MS 2000   /* before the deadline of a start: the caller waits no longer */
 #define PATIENCE_MS 30000 /* for an API server that does not answer while a box starts or ends */
 #define TRIAL_USER "user"
 #define TRIAL_UID 1000
@@ -362,6 +364,8 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
     if (stale)
         (void)unlink(stale);
     if (r == 0) {
+        if (clock_until_ms(kube_deadline(k)) > 2 * EXPLAIN_MS)
+            kube_set_deadline(k, kube_deadline(k) - EXPLAIN_MS);
         kube_set_patience(k, PATIENCE_MS);
         r = wait_running(b, k, &p, e);
     }
