@@ -81,7 +81,7 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
         ln -s "$image/$name" "$BOX_TMP/image/$name"
     done
     jq '.user.uid = 0 | .user.gid = 0' "$image/manifest.json" >"$BOX_TMP/image/manifest.json"
-    refuses failed_precondition 'violates PodSecurity "restricted:latest"' up_json --image "$BOX_TMP/image"
+    refuses failed_precondition 'violates PodSecurity \"restricted:latest\": runAsUser=0' up_json --image "$BOX_TMP/image"
 }
 
 @test "a pod that no node has room for says so at the deadline, and nothing is left" {

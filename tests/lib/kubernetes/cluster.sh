@@ -152,7 +152,8 @@ refuse_second()
 {
     [ ! -e "$RUN/up" ] || die "a cluster is up in $CACHE: 'cluster.sh down' first"
     [ ! -e "$RUN" ] || die "a cluster was started half in $CACHE: 'cluster.sh down' first"
-    ! ip link show "$BRIDGE" >/dev/null 2>&1 || die "a cluster with another cache is up (its bridge is $BRIDGE): BELLHOP_KUBERNETES_SLOT=1 to 9 is another"
+    ! ip link show "$BRIDGE" >/dev/null 2>&1 ||
+        die "a cluster with another cache is up (its bridge is $BRIDGE): BELLHOP_KUBERNETES_SLOT=1 to 9 is another"
 }
 
 cluster_up()

@@ -115,6 +115,7 @@ static inline void api_list(const char *path, const char *kind, struct kube_answ
     char last[128] = "", from[128] = "";
     const char *key;
 
+    a->status = 200;
     if (more)
         (void)sscanf(more, "continue=%127[^&]", from);
     json_object_foreach (api_kind(kind), key, v) {
@@ -134,11 +135,11 @@ static inline void api_list(const char *path, const char *kind, struct kube_answ
 /* A pod runs as soon as it is made. */
 static inline void api_run_pod(json_t *pod)
 {
-    (void)json_object_set_new(
-        pod, "status",
-        json_pack("{s:s, s:s, s:[{s:s, s:{s:{}}}], s:[{s:s, s:s}]}", "phase", "Running", "podIP",
-                  "10.0.0.1", "containerStatuses", "name", "box", "state", "running", "conditions",
-                  "type", "Ready", "status", "True"));
+    (void)json_object_set_new(pod, "status",
+                              json_pack("{s:s, s:s, s:[{s:s, s:{s:{}}}], s:[{s:s, s:s}]}", "phase",
+                                        "Running", "podIP", "10.0.0.1", "containerStatuses", "name",
+                                        "box", "state", "running", "conditions", "type", "Ready",
+                                        "status", "True"));
 }
 
 static inline void api_create(const struct kube_call *c, const char *kind, struct kube_answer *a)
@@ -187,7 +188,7 @@ static inline void api_do(const struct kube_call *c, struct kube_answer *a)
     if (strcmp(c->method, "POST") == 0 && !*name)
         api_create(c, kind, a);
     else if (!*name)
-        api_list(c->path, kind, a), a->status = 200;
+        api_list(c->path, kind, a);
     else if (!found)
         *a = (struct kube_answer){404, .body = api_status(404, "NotFound", "not found")};
     else if (strcmp(c->method, "DELETE") == 0)
