@@ -197,6 +197,32 @@ TEST(a_box_whose_processes_are_no_children_is_asked_for)
     exit_watch_done(&w);
 }
 
+TEST(an_engine_that_fails_again_and_again_is_asked_more_seldom)
+{
+    static const int pauses_ms[] = {1000, 2000, 4000, 5000, 5000};
+    struct bh_box box = far_box();
+    struct provider_run run = {0};
+    struct exit_watch w;
+
+    exit_watch_init(&w);
+    far.found = 1;
+    T_INT(exit_watch_begin(&w, &box, &run, NULL), 0);
+    far.found = -1;
+    for (size_t i = 0; i < sizeof(pauses_ms) / sizeof(*pauses_ms); i++) {
+        int64_t before_ms = clock_mono_ms();
+
+        w.next_ms = 1; /* the past */
+        T_OK(!exit_watch_has_ended(&w, 0));
+        T_OK(w.next_ms >= before_ms + pauses_ms[i]);
+        T_OK(w.next_ms <= clock_mono_ms() + pauses_ms[i]);
+    }
+    far.found = 1;
+    w.next_ms = 1; /* the past */
+    T_OK(!exit_watch_has_ended(&w, 0));
+    T_OK(w.next_ms <= clock_mono_ms() + EXIT_WATCH_ASK_MS);
+    exit_watch_done(&w);
+}
+
 TEST(a_box_whose_process_is_a_child_is_watched_and_reaped)
 {
     struct bh_box box = far_box();
