@@ -203,9 +203,9 @@ TEST(a_lease_that_was_given_up_is_taken_at_once_and_its_metadata_stay)
     lead(l);
     T_STR(kube_text(api.lease, "spec", "holderIdentity"), "a");
     T_STR(kube_text(api.lease, "metadata", "labels", "team"), "a");
-    T_INT(json_integer_value(json_object_get(json_object_get(api.lease, "spec"),
-                                             "leaseTransitions")),
-          5);
+    T_INT(
+        json_integer_value(json_object_get(json_object_get(api.lease, "spec"), "leaseTransitions")),
+        5);
     done(l);
 }
 

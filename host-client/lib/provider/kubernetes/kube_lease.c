@@ -21,7 +21,7 @@ struct kube_lease {
     char *engine;
     char name[KUBE_LEASE_NAME_BYTES], holder[KUBE_LEASE_HOLDER_BYTES];
     enum kube_lease_state state;
-    json_t *seen; /* the Lease as it was read last; NULL: never */
+    json_t *seen;                              /* the Lease as it was read last; NULL: never */
     char seen_holder[KUBE_LEASE_HOLDER_BYTES]; /* cut */
     int64_t seen_ms;                           /* its last change was seen */
     int64_t until_ms;                          /* HELD: the deadline */
@@ -244,7 +244,8 @@ static int renew_lease(struct kube_lease *l, struct kube *k, struct err *e)
     struct err why = {0};
     int r = lease_write(l, k, false, l->holder, &why);
 
-    if (r == -ERR_ABORTED || r == -ERR_NOT_FOUND) { /* the version is another one, or it was deleted */
+    if (r == -ERR_ABORTED ||
+        r == -ERR_NOT_FOUND) { /* the version is another one, or it was deleted */
         r = lease_read(l, k, &why);
         if (r == 0 && !str_eq(holder_of(l->seen), l->holder))
             return err_set(e, ERR_ABORTED, "the Lease '%s' is held by '%.64s'", l->name,
@@ -290,7 +291,8 @@ enum kube_lease_state kube_lease_step(struct kube_lease *l, struct err *why)
     r = lease_open(l, CALL_MS, &k, why);
     if (r == 0)
         r = try_to_take(l, k, why);
-    if (r == 0 || r == -ERR_ABORTED || r == -ERR_EXISTS) /* another candidate was faster: no fault */
+    if (r == 0 || r == -ERR_ABORTED ||
+        r == -ERR_EXISTS) /* another candidate was faster: no fault */
         *why = (struct err){0};
     if (l->state == KUBE_LEASE_WAITING)
         l->next_ms = clock_mono_ms() + KUBE_LEASE_RETRY_MS;
