@@ -427,6 +427,9 @@ $(B)/tests/host/test_day: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_m
 	http_new http_free http_do poll sqlite3_open_v2)
 $(B)/tests/host/test_day: $(call host_o,$(addprefix host-client/daemon/,events.c attention.c webhooks.c contexts.c))
 
+# The test has a clock, and an API server, of its own.
+$(B)/tests/host/test_kube_lease: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,clock_mono_ms http_do)
+
 # It watches a box as the monitor does.
 $(B)/tests/host/test_provider: $(call host_o,host-client/monitor/exit_watch.c)
 

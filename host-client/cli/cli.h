@@ -114,6 +114,8 @@ struct cli_command {
     size_t args_bytes;
     unsigned min_operands, max_operands;
     unsigned flags;
+    /* Or NULL: the context has its store. True: it has none, and no daemon is looked for. */
+    bool (*is_storeless)(const void *args);
     /* Returns an enum cli_exit, or a negative bh_code with *err set. */
     int (*run)(struct cli *c, void *args, char **operands, struct bh_error *err);
 };

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "lib/util/daemon_lock.h"
 
 #define STOP_MS 30000
+#define ANSWER_MS 5000
 #define ARGV_MAX 128
 
 struct args {
@@ -30,6 +30,7 @@ struct args {
     char **domains;
     char **webhooks;
     const char *webhook_secret_file;
+    const char *lease;
 };
 
 static const struct cli_option daemon_options[] = {
@@ -44,6 +45,8 @@ static const struct cli_option daemon_options[] = {
     CLI_OPT("webhook", 0, CLI_LIST, webhooks, "URL", "post each event to it; repeatable"),
     CLI_OPT("webhook-secret-file", 0, CLI_STR, webhook_secret_file, "FILE",
             "the key that signs what is posted"),
+    CLI_OPT("lease", 0, CLI_STR, lease, "NAME",
+            "in a pod: serve while it holds this Lease, else stand by"),
     {0},
 };
 
@@ -182,6 +185,7 @@ static int run_daemon(struct cli *c, const struct args *a, struct err *e)
     add_words(&w, "--domain", a->domains);
     add_words(&w, "--webhook", a->webhooks);
     add_word(&w, "--webhook-secret-file", a->webhook_secret_file);
+    add_word(&w, "--lease", a->lease);
     if (c->json) {
         ready_fd = dup(STDOUT_FILENO); /* the daemon closes it when it is ready */
         (void)snprintf(ready_text, sizeof(ready_text), "%d", ready_fd);
@@ -200,7 +204,7 @@ static int daemon_start(struct cli *c, const struct args *a, struct bh_error *er
 {
     json_t *facts = NULL;
     struct err e = {0};
-    int r = daemon_lock_read(c->opts.state_dir, &facts, &e);
+    int r = a->lease ? 0 : daemon_lock_read(c->opts.state_dir, &facts, &e);
 
     if (r == 0 && facts)
         r = err_field(
@@ -219,23 +223,6 @@ static int count_box(void *arg, struct bh_box *box)
     (void)box;
     ++*(json_int_t *)arg;
     return 0;
-}
-
-static bool does_answer(const char *socket)
-{
-    _cleanup_close_ int fd = -1;
-    static const char request[] =
-        "GET /v1/health HTTP/1.1\r\nHost: bellhop\r\nConnection: close\r\n\r\n";
-    char reply[16];
-    size_t n = 0;
-    struct timeval wait = {.tv_sec = 5};
-
-    if (!socket || unixsock_connect(socket, &fd, NULL) < 0)
-        return false;
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-    return io_write_all(fd, request, sizeof(request) - 1, NULL) == 0 &&
-           io_read_full(fd, reply, 12, &n, NULL) == 0 && n == 12 &&
-           memcmp(reply, "HTTP/1.1 204", n) == 0;
 }
 
 static void print_daemon_status(const json_t *facts, bool answers, json_int_t n_boxes)
@@ -268,7 +255,8 @@ static int daemon_status(struct cli *c, const struct args *a, struct bh_error *e
     r = bh_list(c->ctx, count_box, &n_boxes, err);
     if (r < 0)
         return r;
-    answers = facts && does_answer(json_string_value(json_object_get(facts, "socket")));
+    answers =
+        facts && daemon_answers(json_string_value(json_object_get(facts, "socket")), ANSWER_MS);
     if (c->json) {
         json_t *doc = facts ? json_incref(facts) : json_object();
 
@@ -338,6 +326,12 @@ static int daemon_stop(struct cli *c, const struct args *a, struct bh_error *err
     return EXIT_CLI_OK;
 }
 
+/* A standby leaves the store alone: it may be on a volume that another machine writes to. */
+static bool is_daemon_storeless(const void *args)
+{
+    return ((const struct args *)args)->lease != NULL;
+}
+
 static int run_daemon_verb(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     static const struct {
@@ -375,5 +369,6 @@ const struct cli_command cmd_daemon = {
     .options = daemon_options,
     .args_bytes = sizeof(struct args),
     .max_operands = 1,
+    .is_storeless = is_daemon_storeless,
     .run = run_daemon_verb,
 };

@@ -127,7 +127,7 @@ static int check_daemon(struct cli *c, struct err *e)
     return 0;
 }
 
-static int open_context(struct cli *c, struct bh_error *err)
+static int open_context(struct cli *c, const void *args, struct bh_error *err)
 {
     _cleanup_free_ char *token = NULL;
     _cleanup_free_ char *state = default_state_dir();
@@ -177,7 +177,10 @@ static int open_context(struct cli *c, struct bh_error *err)
         return cli_fail(err, (enum bh_code) - r, e.field, "%s", e.message);
     c->opts.progress = cli_progress;
     c->opts.progress_arg = c;
-    r = bh_open(&c->opts, &c->ctx, err);
+    if (c->command->is_storeless && c->command->is_storeless(args))
+        r = ctx_fail(err, ctx_new(&c->opts, &c->ctx, &e), &e);
+    else
+        r = bh_open(&c->opts, &c->ctx, err);
     if (r == 0)
         bh_get_options(c->ctx, &c->opts); /* with every path filled in, for further contexts */
     return r;
@@ -322,7 +325,7 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
     if (r == 0 && !(cmd->flags & CLI_NO_CONTEXT)) {
         r = cli_cancel_init(c, &e);
         if (r == 0)
-            r = open_context(c, &failed);
+            r = open_context(c, args, &failed);
     }
     if (r == 0)
         r = cmd->run(c, args, operands, &failed);

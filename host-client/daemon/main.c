@@ -30,6 +30,7 @@
 #include "daemon/daemon.h"
 #include "daemon/events.h"
 #include "daemon/guests.h"
+#include "daemon/leader.h"
 #include "daemon/metrics.h"
 #include "daemon/options.h"
 #include "daemon/repeat.h"
@@ -39,6 +40,7 @@
 #include "event/loop.h"
 #include "event/pool.h"
 #include "lib/box/audit.h"
+#include "lib/box/gc.h"
 #include "lib/util/daemon_lock.h"
 
 #define EXIT_USAGE 2
@@ -328,6 +330,27 @@ static int choose_instance(struct daemon *d, struct err *e)
     return 0;
 }
 
+static void tell_take_over(void *arg, const char *line)
+{
+    (void)arg;
+    (void)fprintf(stderr, "bellhop-daemon: %s\n", line);
+}
+
+/* Requests are served meanwhile: one for a box takes that box over by itself. */
+static void take_over_boxes(void *arg)
+{
+    struct daemon *d = arg;
+    struct bh_ctx *ctx = NULL;
+    struct err e = {0};
+    int r = contexts_take(d->contexts, "daemon", &ctx, &e);
+
+    if (r == 0)
+        r = gc_take_over(ctx, tell_take_over, NULL, &e);
+    if (r < 0)
+        (void)fprintf(stderr, "bellhop-daemon: not all boxes are taken over: %s\n", e.message);
+    contexts_give(d->contexts, ctx);
+}
+
 static int start_daemon(struct app *a, struct err *e)
 {
     struct daemon *d = &a->daemon;
@@ -356,7 +379,10 @@ static int start_daemon(struct app *a, struct err *e)
     if (r < 0)
         return r;
     facts = facts_json(a);
-    return facts ? daemon_lock_write(a->lock_fd, facts, e) : err_oom(e);
+    r = facts ? daemon_lock_write(a->lock_fd, facts, e) : err_oom(e);
+    if (r == 0 && a->options.takes_over)
+        r = pool_run(d->pool, take_over_boxes, d, e);
+    return r;
 }
 
 /* One line of JSON for who started us: the addresses, or the error. */
@@ -428,6 +454,15 @@ int main(int argc, char **argv)
 
     (void)umask(077);
     bound_heap();
+    if (r == 0 && a.options.lease) {
+        r = leader_run(&a.options, argv, &e);
+        if (r < 0)
+            (void)fprintf(stderr, "bellhop-daemon: %s\n", e.message);
+        if (r < 0)
+            tell_ready(&a, r, &e);
+        daemon_options_done(&a.options);
+        return r < 0 ? exit_status(r, &e) : r;
+    }
     raise_file_limit(&a.options.lib);
     if (r == 0)
         r = start_daemon(&a, &e);

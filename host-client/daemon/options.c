@@ -10,6 +10,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "http/gate.h"
+#include "lib/provider/kubernetes/kube_lease.h"
 
 #define DOCUMENT_MAX_BYTES (256 * 1024)
 
@@ -27,6 +28,8 @@ enum {
     ARG_READY,
     ARG_SAY_ADDRESS,
     ARG_FOLLOW_KEEP,
+    ARG_LEASE,
+    ARG_TAKE_OVER,
 };
 
 static const struct option long_options[] = {
@@ -43,6 +46,8 @@ static const struct option long_options[] = {
     {"ready-fd", required_argument, NULL, ARG_READY},
     {"say-address", no_argument, NULL, ARG_SAY_ADDRESS},
     {"follow-keep-ms", required_argument, NULL, ARG_FOLLOW_KEEP},
+    {"lease", required_argument, NULL, ARG_LEASE},
+    {"take-over", no_argument, NULL, ARG_TAKE_OVER},
     {0},
 };
 
@@ -159,6 +164,12 @@ static int take_option(struct daemon_options *o, int c, char *value, struct err 
         break;
     case ARG_READY:
         return parse_fd(value, "ready-fd", &o->ready_fd, e);
+    case ARG_LEASE:
+        o->lease = value;
+        return kube_lease_check_name(value, e);
+    case ARG_TAKE_OVER:
+        o->takes_over = true;
+        break;
     case ARG_SAY_ADDRESS:
         o->says_address = true;
         break;

@@ -20,6 +20,8 @@ struct daemon_options {
     char **domains; /* names of the daemon; those of ports of boxes are below; or NULL */
     char **webhooks;
     const char *webhook_secret_file;
+    const char *lease;      /* leader.h; NULL: none */
+    bool takes_over;        /* the boxes of a daemon that has gone with their monitors */
     int64_t follow_keep_ms; /* attention.h; 0: its default. For tests */
     int ready_fd;           /* -1: none */
     bool says_address;      /* on standard error */

@@ -19,6 +19,7 @@
 #include "lib/box/box_provider.h"
 #include "lib/box/bringup.h"
 #include "lib/box/control.h"
+#include "lib/box/gc.h"
 #include "lib/box/gc_foreign.h"
 #include "lib/box/history.h"
 #include "lib/box/remote.h"
@@ -227,6 +228,24 @@ static int clean_row(void *arg, struct box_row *row)
 {
     /* One that was set aside (recreate.h) has its name again once the other one is settled. */
     return spec_is_name(row->name) ? with_box(arg, row, tidy_box) : 0;
+}
+
+int gc_take_over(struct bh_ctx *ctx, void (*fn)(void *arg, const char *line), void *arg,
+                 struct err *e)
+{
+    struct gc gc = {.ctx = ctx,
+                    .fn = fn,
+                    .arg = arg,
+                    .stopped_for_ms = -1,
+                    .locks_deadline_ms = clock_mono_ms() + GC_LOCKS_MS,
+                    .e = e};
+    int r = store_list(ctx->store, clean_row, &gc, e);
+
+    if (r == 0 && gc.failed) {
+        *e = gc.why;
+        r = gc.failed;
+    }
+    return r;
 }
 
 /* Several at once share the work: each claims a batch at a time. A box whose removal failed stays

@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/jsonx.h"
+#include "lib/util/socket.h"
 
 #define LOCK_FILE "daemon.lock"
 #define FACTS_MAX_BYTES 4096
@@ -122,4 +125,21 @@ int daemon_lock_read(const char *state_dir, json_t **ret, struct err *e)
     else if (!(*ret = read_facts(fd)))
         return err_oom(e);
     return 0;
+}
+
+bool daemon_answers(const char *socket, int wait_ms)
+{
+    static const char request[] =
+        "GET /v1/health HTTP/1.1\r\nHost: bellhop\r\nConnection: close\r\n\r\n";
+    const struct timeval wait = {.tv_sec = wait_ms / 1000, .tv_usec = wait_ms % 1000 * 1000};
+    _cleanup_close_ int fd = -1;
+    char reply[16];
+    size_t n = 0;
+
+    if (!socket || socket_connect(socket, wait_ms, &fd, NULL) < 0)
+        return false;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+    return io_write_all(fd, request, sizeof(request) - 1, NULL) == 0 &&
+           io_read_full(fd, reply, 12, &n, NULL) == 0 && n == 12 &&
+           memcmp(reply, "HTTP/1.1 204", n) == 0;
 }

@@ -6,6 +6,7 @@
  * another daemon's, behind another mount or in another container.
  */
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "common/err.h"
 
@@ -15,5 +16,7 @@
 int daemon_lock_take(const char *state_dir, int *ret_fd, struct err *e);
 /* Replaces the facts in the file. */
 int daemon_lock_write(int fd, const json_t *facts, struct err *e);
+/* Does a daemon answer at the socket within the time? */
+bool daemon_answers(const char *socket, int wait_ms);
 /* The facts of the daemon that runs: {} while it starts; NULL: none runs. The caller owns them. */
 int daemon_lock_read(const char *state_dir, json_t **ret, struct err *e);

@@ -38,6 +38,7 @@ static const struct {
     [KUBE_CLAIMS] = {"/api/v1", "persistentvolumeclaims"},
     [KUBE_POLICIES] = {"/apis/networking.k8s.io/v1", "networkpolicies"},
     [KUBE_EVENTS] = {"/api/v1", "events"},
+    [KUBE_LEASES] = {"/apis/coordination.k8s.io/v1", "leases"},
 };
 
 enum kube_way {
@@ -525,6 +526,15 @@ int kube_create(struct kube *k, enum kube_kind kind, const json_t *body, bool is
 
     (void)kube_path(k, kind, NULL, is_trial ? "dryRun=All" : NULL, path);
     return kube_call(k, "POST", path, body, ret, e);
+}
+
+int kube_replace(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,
+                 json_t **ret, struct err *e)
+{
+    char path[KUBE_PATH_BYTES];
+
+    (void)kube_path(k, kind, name, NULL, path);
+    return kube_call(k, "PUT", path, body, ret, e);
 }
 
 int kube_delete(struct kube *k, enum kube_kind kind, const char *name, const char *uid, int grace_s,

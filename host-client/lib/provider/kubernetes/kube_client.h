@@ -24,6 +24,7 @@ enum kube_kind {
     KUBE_CLAIMS,
     KUBE_POLICIES,
     KUBE_EVENTS,
+    KUBE_LEASES, /* of the daemon's leader: kube_lease.h */
 };
 
 /* How the guest agent is reached, when the address of the cluster says so; else the provider chooses. */
@@ -76,6 +77,9 @@ int kube_list(struct kube *k, enum kube_kind kind, const char *query, json_t **r
 /* is_trial: admission and quota decide, and nothing is made. *ret (or NULL): the object. */
 int kube_create(struct kube *k, enum kube_kind kind, const json_t *body, bool is_trial,
                 json_t **ret, struct err *e);
+/* The body names the version that it replaces: ERR_ABORTED if there is another one. */
+int kube_replace(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,
+                 json_t **ret, struct err *e);
 /* One that is gone, or has another uid by now, is no error. grace_s -1: the object's own. */
 int kube_delete(struct kube *k, enum kube_kind kind, const char *name, const char *uid, int grace_s,
                 struct err *e);
