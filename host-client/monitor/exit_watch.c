@@ -89,6 +89,8 @@ bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
     if (is_told) { /* an engine that ends each watch at once would keep the monitor busy */
         fd_close(TAKE_FD(w->fd));
         w->next_ms = clock_mono_ms() + EXIT_WATCH_ASK_MS;
+    } else if (w->fd >= 0 && !w->has_fault) { /* it will still tell: a new one costs more calls */
+        w->next_ms = clock_mono_ms() + EXIT_WATCH_SELDOM_MS;
     } else {
         ask_later(w);
     }
