@@ -103,6 +103,8 @@ bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
     if (is_told) {
         fd_close(TAKE_FD(w->fd));
         w->next_ms = clock_mono_ms() + vain_pause_ms(w);
+    } else if (w->fd >= 0 && !w->has_fault) { /* it will still tell: a new one costs more calls */
+        w->next_ms = clock_mono_ms() + EXIT_WATCH_SELDOM_MS;
     } else {
         ask_later(w);
     }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # A box of an engine beside the engine's own commands, and beside oci, alternating in one run: create to the first
 # command, a command, pause and resume, a snapshot, 256 MB in and out by each way to the guest agent; then the memory of
-# a box's processes and the bytes of its disk. Each figure is that of whole commands. The image is the same for all.
-# Needs root and an image; without dockerd or podman its rows are left out. Usage: tests/bench/engines.sh [ROUNDS [MB]]
+# a box's processes and the bytes of its disk. In a cluster, a bare Pod and kubectl are the peers. Each figure is that of
+# whole commands. The image is the same for all. Needs root and an image; without podman, or a cluster that is built
+# (`make test-engines`; BELLHOP_KUBERNETES_SLOT), their rows are left out. Usage: tests/bench/engines.sh [ROUNDS [MB]]
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -15,6 +16,8 @@ ENGINES=$dir/engines
 . "$top/tests/lib/engines.sh"
 # shellcheck source=tests/lib/bench.sh
 . "$top/tests/lib/bench.sh"
+# shellcheck source=tests/lib/bench-kubernetes.sh
+. "$top/tests/lib/bench-kubernetes.sh"
 finish()
 {
     for box in $("$bellhop" ls -q 2>/dev/null); do
@@ -24,6 +27,7 @@ finish()
         "$bellhop" snapshots rm "$snapshot" >/dev/null 2>&1 || true
     done
     [ -z "${docker:-}" ] || export DOCKER_HOST="$docker"
+    kube_stop
     stop_engines
     rm -rf --one-file-system "$dir"
 }
@@ -36,6 +40,7 @@ export BELLHOP_STATE_DIR BELLHOP_CACHE_DIR BELLHOP_IMAGE
 docker=
 podman=
 rootless=
+kubernetes=
 
 # ---- one round ----
 
@@ -171,10 +176,17 @@ if [ -n "$rootless" ]; then
 fi
 engine_of "$docker"
 "$bellhop" rm first >/dev/null
+if kube_start; then
+    kubernetes=1
+    kube_reach exec
+    ready first --provider kubernetes >"$dir/said" 2>&1
+    "$bellhop" rm first >/dev/null
+fi
 for _ in $(seq "$rounds"); do
     life oci --provider oci
     life docker --provider docker
     peer_life docker
+    [ -z "$kubernetes" ] || kube_round
     [ -n "$podman" ] || continue
     engine_of "$podman"
     life podman --provider docker
@@ -186,6 +198,7 @@ for _ in 1 2 3; do
     move address address
     move exec exec
     [ -z "$rootless" ] || move published published
+    [ -z "$kubernetes" ] || kube_moves
 done
 
 ratio docker-peer-ready "docker run -d, docker exec"
@@ -218,6 +231,8 @@ for verb in up down; do
     ratio published-$verb "bellhop, $text, by published port" docker-$verb
     ratio exec-$verb "bellhop, $text, by exec" docker-$verb
 done
+kube_rows
 sizes address "box of dockerd, by address"
 sizes exec "box of dockerd, by exec"
 echo "bytes on the disk of a box (SizeRw): $(docker inspect --size -f '{{.SizeRw}}' "bellhop-$(id_of address)")"
+[ -z "$kubernetes" ] || kube_sizes

@@ -210,8 +210,8 @@ struct bh_create_options {
     const char *name;
     const char *provider; /* "oci" (default), "docker", "kubernetes", "process" */
     const char *image;    /* NAME, NAME:VERSION, a path, or "host"; NULL: "slim" */
-    /* oci: "runc", "crun", "runsc"; docker: one that the engine knows, or "auto": gVisor where the engine has it.
-     * NULL: the first that works, or the engine's default. */
+    /* oci: "runc", "crun", "runsc"; docker: one that the engine knows, or "auto": gVisor where the engine has it;
+     * kubernetes: a RuntimeClass. NULL: the first that works, or the engine's default. */
     const char *runtime;
     const char *agent;        /* NAME[@VERSION], a recipe's path, or NULL/"none" */
     const char *agent_config; /* a directory with the agent's own configuration, or NULL */

@@ -144,6 +144,7 @@ metadata:
   annotations: {kwok.x-k8s.io/node: fake}
   labels: {type: kwok, kubernetes.io/hostname: kwok-$1, kubernetes.io/os: linux, kubernetes.io/arch: amd64}
 spec:
+  podCIDR: 198.18.$1.0/24
   taints: [{key: kwok.x-k8s.io/node, value: fake, effect: NoSchedule}]
 status:
   allocatable: {cpu: 32, memory: 256Gi, pods: 500}

@@ -17,6 +17,7 @@
 static struct {
     int n_checks, n_finds;
     int found; /* find() says so */
+    int n_watches, told_fd;
 } far;
 
 static int far_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
@@ -221,6 +222,48 @@ TEST(an_engine_that_fails_again_and_again_is_asked_more_seldom)
     T_OK(!exit_watch_has_ended(&w, 0));
     T_OK(w.next_ms <= clock_mono_ms() + EXIT_WATCH_ASK_MS);
     exit_watch_done(&w);
+}
+
+static int far_watch(struct provider_box *b, int *ret_fd, struct err *e)
+{
+    (void)b, (void)e;
+    far.n_watches++;
+    *ret_fd = dup(far.told_fd);
+    return 0;
+}
+
+TEST(a_watch_is_opened_anew_only_after_it_has_told_something)
+{
+    struct provider watched = provider_far;
+    struct bh_box box = far_box();
+    struct provider_run run = {0};
+    struct exit_watch w;
+    int fds[2];
+
+    watched.watch = far_watch;
+    box.provider = &watched;
+    T_INT(pipe(fds), 0);
+    far.told_fd = fds[0];
+    far.found = 1;
+    exit_watch_init(&w);
+    T_INT(exit_watch_begin(&w, &box, &run, NULL), 0);
+    T_INT(far.n_watches, 1);
+    for (int i = 1; i <= 3; i++) {
+        w.next_ms = 1; /* the past */
+        T_OK(!exit_watch_has_ended(&w, 0));
+        T_INT(far.n_finds, i);
+        T_INT(far.n_watches, 1);
+    }
+    T_INT(write(fds[1], "x", 1), 1);
+    T_OK(!exit_watch_has_ended(&w, 0));
+    T_INT(far.n_finds, 4);
+    T_INT(w.fd, -1);
+    w.next_ms = 1; /* the past */
+    T_OK(!exit_watch_has_ended(&w, 0));
+    T_INT(far.n_watches, 2);
+    exit_watch_done(&w);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
 }
 
 TEST(a_box_whose_process_is_a_child_is_watched_and_reaped)

@@ -378,8 +378,9 @@ static int kube_path(const struct kube *k, enum kube_kind kind, const char *name
 static int kube_request(struct kube *k, const char *method, const char *path, const json_t *body,
                         size_t max_body, struct http_response *res, struct err *e)
 {
+    /* Without "Expect:" libcurl sends the body only after a 100 Continue: one round trip more. */
     const char *headers[] = {"Content-Type: application/json", "Accept: application/json",
-                             k->config.bearer, NULL};
+                             "Expect:", k->config.bearer, NULL};
     struct http_request req = {.method = method,
                                .headers = headers,
                                .unix_socket = k->socket,
