@@ -65,12 +65,21 @@ void fs_actor_done(struct fs_actor *a)
     *a = (struct fs_actor){0};
 }
 
+/* gVisor has no fsuid. The effective ids do the same for a thread, by raw system calls; the real and saved ones stay. */
+static bool actor_has_fsuid(void)
+{
+    return syscall(SYS_setfsuid, (uid_t)-1) != -1;
+}
+
 /*
  * setfsuid() reports nothing, so it is asked again; leaving uid 0 drops the file capabilities, and
  * coming back restores them.
  */
 static bool actor_take_ids(uid_t uid, gid_t gid)
 {
+    if (!actor_has_fsuid())
+        return syscall(SYS_setresgid, (gid_t)-1, gid, (gid_t)-1) == 0 &&
+               syscall(SYS_setresuid, (uid_t)-1, uid, (uid_t)-1) == 0;
     (void)syscall(SYS_setfsgid, gid);
     (void)syscall(SYS_setfsuid, uid);
     return (gid_t)syscall(SYS_setfsgid, (gid_t)-1) == gid &&
@@ -86,7 +95,10 @@ static bool actor_take_groups(size_t n, const gid_t *groups)
 static void actor_take_own(void)
 {
     /* First the uid: it brings back the capability that setgroups may need. */
-    (void)syscall(SYS_setfsuid, own_identity.uid);
+    if (actor_has_fsuid())
+        (void)syscall(SYS_setfsuid, own_identity.uid);
+    else
+        (void)syscall(SYS_setresuid, (uid_t)-1, own_identity.uid, (uid_t)-1);
     if (!actor_take_groups((size_t)own_identity.n_groups, own_identity.groups) ||
         !actor_take_ids(own_identity.uid, own_identity.gid)) {
         (void)fprintf(stderr, "bellhopd: a thread can't have its identity back\n");

@@ -1,5 +1,6 @@
 #include "cli/docker_host.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <nettle/sha2.h>
@@ -44,12 +45,20 @@ static json_t *read_document(const char *path)
     return doc;
 }
 
+/* The address is stored with the box, and later commands and the monitor run in other directories. */
 static int with_certs(const char *host, const char *certs, char **ret, struct err *e)
 {
-    int n = certs && str_has_prefix(host, "tcp://") && !strchr(host, '?')
-                ? asprintf(ret, "%s?certs=%s", host, certs)
-                : asprintf(ret, "%s", host);
+    bool has_certs = certs && str_has_prefix(host, "tcp://") && !strchr(host, '?');
+    _cleanup_free_ char *here = NULL;
+    int n;
 
+    if (has_certs && !path_is_absolute(certs)) {
+        here = getcwd(NULL, 0);
+        if (!here)
+            return err_sys(e, errno, "find this directory, from which '%s' is", certs);
+    }
+    n = has_certs ? asprintf(ret, "%s?certs=%s%s%s", host, here ? here : "", here ? "/" : "", certs)
+                  : asprintf(ret, "%s", host);
     return n < 0 ? err_oom(e) : 0;
 }
 

@@ -2,8 +2,13 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <stddef.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include "common/io.h"
 #include "fs/actor.h"
@@ -105,4 +110,43 @@ TEST(actor_is_taken_and_given_back)
     T_INT(setfsuid((uid_t)-1), 0);
     T_INT(setfsgid((gid_t)-1), 0);
     fs_actor_done(&a);
+}
+
+/* As gVisor. */
+static void lose_fsuid(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setfsuid, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setfsgid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(code) / sizeof(*code), .filter = code};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        T_SKIP("no filter of system calls can be had here");
+}
+
+TEST(actor_is_taken_and_given_back_where_the_kernel_has_no_fsuid)
+{
+    const struct fs_actor *acting = NULL;
+    struct fs_actor a = {0};
+
+    if (geteuid() != 0)
+        T_SKIP("only root acts for another user");
+    T_INT(io_write_file(AT_FDCWD, "private", "x", 1, 0600, false, NULL), 0);
+    lose_fsuid();
+    for (int i = 0; i < 2; i++) {
+        T_INT(fs_actor_init(&a, OTHER, &e), 0);
+        T_INT(fs_act(&a, &acting, &e), 0);
+        T_OK(access("private", R_OK) == 0); /* by the real user */
+        T_INT(open("private", O_RDONLY | O_CLOEXEC), -1);
+        fs_actor_leave(acting);
+        T_INT(geteuid(), 0);
+        T_INT(getegid(), 0);
+        T_INT(faccessat(AT_FDCWD, "private", R_OK, AT_EACCESS), 0);
+        fs_actor_done(&a);
+    }
 }

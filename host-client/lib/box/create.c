@@ -200,6 +200,8 @@ static int create_new(struct creation *c, struct bh_box **ret, struct err *e)
         r = store_set_project(c->ctx->store, row.id, c->project.path, c->project.remote, e);
     if (r == 0)
         r = box_new_take(c->ctx, &row, &box, e);
+    if (r == 0)
+        box->spec.engine_facts = json_incref(c->spec.engine_facts);
     if (r == 0 && c->opts->from)
         r = take_snapshot(c, box, e);
     if (r == 0)

@@ -416,6 +416,8 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
         r = p->sweep ? box_provider_sweep(p, gc->ctx, &sweep, e) : 0;
         if (r < 0)
             note_failure(gc, p->name, r, e);
+        if (!gc->dry_run && p->forget_rest)
+            p->forget_rest(gc->ctx);
     }
     drop_leftover_dirs(gc);
     r = gc_report_foreign(&(struct gc_foreign){.ctx = gc->ctx, .report = relay_line, .arg = gc}, e);

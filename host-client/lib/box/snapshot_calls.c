@@ -315,8 +315,8 @@ int bh_fork(struct bh_box *box, const struct bh_fork_options *opts, struct bh_bo
         as.start_timeout_ms = o.timeout_ms;
         r = bh_create(box->ctx, &as, ret_box, err);
     }
-    if (row.name)
-        (void)store_remove_snapshot(s, row.id, NULL);
+    if (row.name && store_remove_snapshot(s, row.id, NULL) == 0)
+        snapshot_forget_capture(box->ctx, &row);
     if (held >= 0)
         store_forget_lock(s, temporary);
     snapshot_row_done(&row);

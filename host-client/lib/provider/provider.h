@@ -188,8 +188,10 @@ struct provider {
     int (*has_restored)(struct provider_box *b, const char *tag, struct err *e);
     /* Or NULL: removes what a capture() under that id that failed or died has left elsewhere than in layers. */
     int (*drop_capture)(struct provider_box *b, const char *id, struct err *e);
-    /* Or NULL: removes what capture() keeps elsewhere than in layers, by its `disk`, now or in a later sweep(). */
+    /* Or NULL: removes what capture() keeps elsewhere than in layers, by its `disk`, now or in forget_rest(), which gc
+     * calls. */
     int (*forget)(struct bh_ctx *ctx, const json_t *disk, struct err *e);
+    void (*forget_rest)(struct bh_ctx *ctx);
     /*
      * A connected stream socket to the guest agent, which the caller owns: of a provider whose boxes
      * do not see <dir>/run. Called by the threads of the monitor, for a box that runs. It must lead to

@@ -420,6 +420,7 @@ void spec_done(struct spec *s)
     free(s->image_dir);
     free(s->runtime);
     free(s->engine);
+    json_decref(s->engine_facts);
     free(s->agent);
     free(s->dest);
     free(s->network);

@@ -68,6 +68,8 @@ struct spec {
      * "agent_config","git_token_file","has_secrets"}. Else NULL. */
     json_t *content;
     char **defaults; /* of a request: options that spec_compare() leaves out; not stored */
+    /* The engine's facts, which check() asked for, for the prepare() of the same command; not stored; or NULL. */
+    json_t *engine_facts;
 };
 
 /* Fills in defaults and checks every value; the error names the field. */

@@ -735,7 +735,10 @@ static int upgrade_read_head(struct http *h, int fd, const struct http_request *
         return 0;
     upgrade_read_refusal(h, fd, req, &head);
     text = str_clamp(head.len ? head.data : "", UPGRADE_REASON_CHARS);
-    return err_set(e, status == 404 ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
+    return err_set(e,
+                   status == 404                    ? ERR_NOT_FOUND
+                   : status == 401 || status == 403 ? ERR_DENIED
+                                                    : ERR_UNAVAILABLE,
                    "'%s' refused the upgrade with the status %u: %.1200s", request_place(req),
                    status, text ? text : "");
 }

@@ -25,6 +25,7 @@
 #define SIGNAL_STATUS 128
 #define SIGKILL_NUMBER 9
 #define SIGNALS 65
+#define START_TRIES 3
 
 /* ---- probe and check ---- */
 
@@ -58,20 +59,26 @@ static int docker_probe(struct bh_ctx *ctx, const char *runtime, struct provider
     return 0;
 }
 
-/* "auto" is gVisor where the engine has it. Podman lists runtimes that are not installed: its start fails then. */
+/* "auto" is gVisor where the engine has it. */
 static int choose_runtime(const struct docker_facts *f, struct spec *spec, struct err *e)
 {
+    bool is_auto = str_eq(spec->runtime, "auto");
     const char *name = !*spec->runtime                  ? f->default_runtime
-                       : !str_eq(spec->runtime, "auto") ? spec->runtime
+                       : !is_auto                       ? spec->runtime
                        : docker_has_runtime(f, "runsc") ? "runsc"
                                                         : f->default_runtime;
     char *copy;
 
     if (*spec->runtime && !str_eq(name, f->default_runtime) && !docker_has_runtime(f, name))
-        return err_field(e, ERR_PRECONDITION, "runtime",
-                         "runtime: the engine has no runtime '%.64s'; --runtime auto takes what it "
-                         "has",
-                         name);
+        return f->is_podman
+                   ? err_field(e, ERR_PRECONDITION, "runtime",
+                               "runtime: Podman runs every container by the runtime of its own "
+                               "configuration, '%.64s', whatever a request says",
+                               f->default_runtime)
+                   : err_field(e, ERR_PRECONDITION, "runtime",
+                               "runtime: the engine has no runtime '%.64s'; --runtime auto takes "
+                               "what it has",
+                               name);
     copy = strdup(name);
     if (!copy)
         return err_oom(e);
@@ -130,8 +137,10 @@ static int docker_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
         r = choose_runtime(&facts, spec, e);
     if (r == 0)
         r = check_limits(&facts, spec, e);
-    if (r == 0)
+    if (r == 0) {
         set_docker_defaults(&facts, spec);
+        docker_keep_facts(&facts, spec);
+    }
     docker_facts_done(&facts);
     return r;
 }
@@ -174,7 +183,7 @@ static int run_of_container(const struct provider_box *b, struct engine *d,
     int r = docker_find_container(b, d, &c, e);
 
     *ret = (struct provider_run){0};
-    r = r == 1 ? c.is_running : r;
+    r = r == 1 ? docker_is_own_run(b, &c) : r;
     if (r == 1)
         ret->is_paused = c.is_paused;
     if (r == 1 && engine_is_local(d))
@@ -214,32 +223,73 @@ static int send_token(const struct provider_box *b, int fd, struct err *e)
     return r;
 }
 
-/* Standard input is attached before the start: the agent reads its token there, and nothing else has it. */
-static int start_once(struct provider_box *b, struct engine *d, const char *id, struct err *e)
+/* Frozen processes do not see the signal; not every engine thaws them. */
+static int stop_container(struct engine *d, const struct docker_container *c, int grace_ms,
+                          struct err *e)
+{
+    if (c->is_paused)
+        (void)engine_post(d, NULL, NULL, "/containers/%.72s/unpause", c->id);
+    return engine_post(d, NULL, e, "/containers/%.72s/stop?t=%d", c->id, (grace_ms + 999) / 1000);
+}
+
+/*
+ * Standard input is attached before the start: the agent reads its token there, and nothing else has it. A run that is
+ * there already has no token: somebody else began it, or Podman prepared it for an attach that broke off, whose
+ * container is "created" and has a process. Its standard input is closed.
+ */
+static int attach_and_start(struct provider_box *b, struct engine *d,
+                            const struct docker_container *c, struct err *e)
 {
     _cleanup_close_ int fd = -1;
     char path[160];
-    int r;
+    int r = c->is_running || c->pid > 0 ? stop_container(d, c, 0, e) : 0;
 
-    (void)snprintf(path, sizeof(path), "/containers/%.72s/attach?stream=1&stdin=1", id);
-    r = engine_hijack(d, path, NULL, &fd, e);
+    (void)snprintf(path, sizeof(path), "/containers/%.72s/attach?stream=1&stdin=1", c->id);
     if (r == 0)
-        r = engine_post(d, NULL, e, "/containers/%.72s/start", id);
+        r = engine_hijack(d, path, NULL, &fd, e);
+    if (r == 0)
+        r = engine_post(d, NULL, e, "/containers/%.72s/start", c->id);
     return r < 0 ? r : send_token(b, fd, e);
+}
+
+static int start_once(struct provider_box *b, struct engine *d, bool is_last, struct err *e)
+{
+    struct docker_container c = {0}, now = {0};
+    int r = docker_find_container(b, d, &c, e);
+
+    if (r == 0)
+        r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
+    if (r == 1)
+        r = attach_and_start(b, d, &c, e);
+    if (r == 0)
+        r = docker_find_container(b, d, &now, e);
+    if (r == 1 && now.is_running)
+        r = docker_record_reach(b, d, &now, e);
+    else if (r >= 0)
+        r = err_set(e, ERR_UNAVAILABLE, "the container ended at once");
+    if (r == 0 && !is_last)
+        r = docker_await_agent(b, d, e);
+    docker_container_done(&c);
+    docker_container_done(&now);
+    return r;
 }
 
 /*
  * Engines fail to start a container now and then for reasons that are gone a moment later: dockerd 20.10 on a root that
- * was not mounted yet ("no such file"), Podman 4.3 in a network namespace that was not ("setns"). One more try tells
- * these from the others.
+ * was not mounted yet ("no such file"), Podman 4.3 in a network namespace that was not ("setns"). Both lose the token
+ * if an attach before this one broke off. Further tries tell these from the others; the caller waits for the agent
+ * after the last one.
  */
-static int start_container(struct provider_box *b, struct engine *d, const char *id, struct err *e)
+static int start_container(struct provider_box *b, struct engine *d, struct err *e)
 {
     struct err why = {0};
-    int r = start_once(b, d, id, &why);
+    int r = 0;
 
-    if (r == -ERR_INVALID || r == -ERR_UNAVAILABLE)
-        r = start_once(b, d, id, &why);
+    for (int i = 1; i <= START_TRIES; i++) {
+        r = start_once(b, d, i == START_TRIES, &why);
+        if (r != -ERR_INVALID && r != -ERR_UNAVAILABLE)
+            break;
+    }
     if (r < 0 && e)
         *e = why;
     return r;
@@ -259,23 +309,18 @@ static void save_logs(const struct provider_box *b, struct engine *d, const char
 static int docker_start(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct docker_container c = {0}, now = {0};
+    struct docker_container c = {0};
     int r = docker_open(b, &d, e);
 
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
-    if (r == 0 && d && !c.doc)
+    if (r == 0)
         r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
     else if (r == 1)
-        r = c.is_running ? 0 : start_container(b, d, c.id, e);
-    if (r == 0)
-        r = docker_find_container(b, d, &now, e);
-    if (r == 1)
-        r = docker_record_reach(b, d, &now, e);
+        r = docker_is_own_run(b, &c) ? 0 : start_container(b, d, e);
     if (r < 0 && c.doc)
         save_logs(b, d, c.id);
     docker_container_done(&c);
-    docker_container_done(&now);
     if (r == 0)
         r = run_of_container(b, d, ret, e);
     return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the container ended at once") : r < 0 ? r : 0;
@@ -291,7 +336,7 @@ static int find_running(struct provider_box *b, struct engine **ret_engine,
 
     if (r == 0)
         r = docker_find_container(b, *ret_engine, ret, e);
-    if (r == 1 && ret->is_running)
+    if (r == 1 && docker_is_own_run(b, ret))
         return 0;
     if (r >= 0)
         docker_container_done(ret);
@@ -347,15 +392,6 @@ static int docker_resume(struct provider_box *b, struct err *e)
 
 /* ---- stop and destroy ---- */
 
-/* Frozen processes do not see the signal; not every engine thaws them. */
-static int stop_container(struct engine *d, const struct docker_container *c, int grace_ms,
-                          struct err *e)
-{
-    if (c->is_paused)
-        (void)engine_post(d, NULL, NULL, "/containers/%.72s/unpause", c->id);
-    return engine_post(d, NULL, e, "/containers/%.72s/stop?t=%d", c->id, (grace_ms + 999) / 1000);
-}
-
 /* "No such container" is an end only if the engine has none by its name either. */
 static int check_ended(struct provider_box *b, struct engine *d, bool is_removed, struct err *e)
 {
@@ -380,6 +416,9 @@ static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
     if (r == 1) {
+        if (!docker_is_own_run(b,
+                               &c)) /* its agent waits for a token, and does not see the signal */
+            grace_ms = 0;
         r = c.is_running ? stop_container(d, &c, grace_ms, e) : 0;
         if (c.is_running && (r == 0 || r == -ERR_NOT_FOUND))
             r = check_ended(b, d, false, e);
@@ -406,14 +445,8 @@ static int docker_destroy(struct provider_box *b, struct err *e)
         r = check_ended(b, d, true, e);
     docker_container_done(&c);
     if (r == 0)
-        docker_retry_forget(b->ctx);
+        docker_retry_forget(b->ctx, d, b->spec->engine);
     return r;
-}
-
-/* By somebody else: it ends first, and is there for a moment longer. */
-static bool is_being_removed(const struct docker_container *c)
-{
-    return provider_state(&provider_docker, c->status) == BH_STATE_DESTROYING;
 }
 
 static int docker_has_disk(struct provider_box *b, struct err *e)
@@ -424,7 +457,7 @@ static int docker_has_disk(struct provider_box *b, struct err *e)
 
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
-    if (r == 1 && is_being_removed(&c))
+    if (r == 1 && docker_is_being_removed(&c))
         r = 0;
     docker_container_done(&c);
     return r;
@@ -459,7 +492,7 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
     (void)run;
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
-    if (r == 1 && (c.is_running || is_being_removed(&c)))
+    if (r == 1 && (c.is_running || docker_is_being_removed(&c)))
         r = 0;
     if (r == 1)
         save_logs(b, d, c.id);
@@ -473,82 +506,17 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
     return r == 0 ? err_set(e, ERR_NOT_FOUND, "the container has no exit status") : r < 0 ? r : 0;
 }
 
-/* ---- gc ---- */
-
-struct docker_sweep {
-    struct engine *engine;
-    bool (*is_kept)(void *arg, const char *id);
-    void *arg;
-    void (*report)(void *arg, const char *line);
-    void *report_arg;
-};
-
-static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
-{
-    const char *id = json_string_value(json_object_get(row, "Id"));
-    const char *box =
-        json_string_value(json_object_get(json_object_get(row, "Labels"), DOCKER_LABEL_BOX));
-    char line[160];
-    int r;
-
-    if (!docker_is_id(id) || !box || !ctx_is_box_id(box) || s->is_kept(s->arg, box))
-        return 0;
-    r = docker_remove_container(s->engine, id, e);
-    (void)snprintf(line, sizeof(line), "removed the container of '%s', which is gone", box);
-    if (r == 0 && s->report)
-        s->report(s->report_arg, line);
-    return r;
-}
-
-/* The filter is the engine's; the label is compared again all the same. */
-static int sweep_containers(struct docker_sweep *s, const char *mark, struct err *e)
-{
-    char label[96];
-    _cleanup_free_ char *filter = NULL;
-    _cleanup_json_ json_t *list = NULL;
-    json_t *row;
-    size_t i;
-    int r;
-
-    (void)snprintf(label, sizeof(label), DOCKER_LABEL_STORE "=%s", mark);
-    filter = engine_encode_take(json_pack("{s:[s]}", "label", label));
-    if (!filter)
-        return err_oom(e);
-    r = engine_get(s->engine, &list, e, "/containers/json?all=1&filters=%s", filter);
-    if (r == 0 && !json_is_array(list))
-        r = docker_answer_is_strange(e, "list of containers");
-    json_array_foreach (list, i, row)
-        if (r == 0 && str_eq(json_string_value(json_object_get(json_object_get(row, "Labels"),
-                                                               DOCKER_LABEL_STORE)),
-                             mark))
-            r = sweep_container(s, row, e);
-    return r;
-}
-
-/* A machine without an engine has nothing of ours in one. */
-static int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-                        void (*report)(void *arg, const char *line), void *report_arg,
-                        struct err *e)
+/* A run that we did not start has no token, and its agent answers nobody. */
+static void docker_end_reason(struct provider_box *b, char *out, size_t size)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct docker_sweep s = {NULL, is_kept, arg, report, report_arg};
-    _cleanup_free_ char *url = NULL, *mark_path = path_join(ctx->state_dir, "mark");
-    char mark[STORE_MARK_BYTES];
-    int r;
+    struct docker_container c = {0};
 
-    if (!mark_path)
-        return err_oom(e);
-    if (access(mark_path, F_OK) < 0 || engine_choose(ctx, &url, NULL) < 0)
-        return 0;
-    r = engine_open(ctx, url, clock_mono_ms() + PROVIDER_MS, &d, e);
-    if (r == 0)
-        r = store_mark(ctx, mark, e);
-    s.engine = d;
-    if (r == 0)
-        r = sweep_containers(&s, mark, e);
-    if (r == 0)
-        docker_retry_forget(ctx);
-    return r;
+    *out = '\0';
+    if (docker_open(b, &d, NULL) == 0 && docker_find_container(b, d, &c, NULL) == 1 &&
+        c.is_running && !docker_is_own_run(b, &c))
+        (void)snprintf(out, size, "somebody else started its container again");
+    docker_container_done(&c);
 }
 
 /* "State.Status" of a container (Docker Engine API; Podman's words are those and two more). */
@@ -602,6 +570,8 @@ const struct provider provider_docker = {
     .dial = docker_dial,
     .watch = docker_watch,
     .exit_status = docker_exit_status,
+    .end_reason = docker_end_reason,
     .inspect = docker_inspect,
     .sweep = docker_sweep,
+    .forget_rest = docker_forget_rest,
 };

@@ -15,6 +15,10 @@
 #define DOCKER_RUN_DIR "/run/bellhop"
 #define DOCKER_AGENT_PORT 4711
 #define DOCKER_NAME_BYTES 64
+#define DOCKER_NAME_OF "bellhop-%.32s" /* of the box's id */
+#define DOCKER_NEW_NAME_OF \
+    DOCKER_NAME_OF "-new"                       /* with a restored disk, until it takes the place */
+#define DOCKER_SNAPSHOT_REPO "bellhop-snapshot" /* an image's name; its tag is the snapshot's id */
 
 #define DOCKER_LABEL_BOX "dev.bellhop.box"     /* the box's id */
 #define DOCKER_LABEL_STORE "dev.bellhop.store" /* store_mark() */
@@ -41,17 +45,24 @@ struct docker_facts {
     unsigned n_cpus;
     char default_runtime[64];
     char name[128], version[64];
-    json_t *runtimes; /* names; owned by the struct */
+    /* Owned by the struct: names of runtimes that a container can have, and the engine's words on its security. */
+    json_t *runtimes, *security;
 };
 int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e);
+/* Keeps in spec->engine_facts what docker_create_container() needs; and gives it, or asks again: only is_podman,
+ * is_rootless, is_desktop and default_runtime. */
+void docker_keep_facts(const struct docker_facts *f, struct spec *spec);
+int docker_kept_facts(const struct spec *spec, struct engine *d, struct docker_facts *ret,
+                      struct err *e);
 void docker_facts_done(struct docker_facts *f);
 bool docker_has_runtime(const struct docker_facts *f, const char *name);
 
 /* A box's container as the engine has it. */
 struct docker_container {
     char id[72];
-    char status[24]; /* "running", "paused", ... */
-    bool is_running; /* or paused */
+    char status[24];  /* "running", "paused", ... */
+    char started[40]; /* when its run began, in the engine's words */
+    bool is_running;  /* or paused, or not yet stopped */
     bool is_paused, is_oom;
     int exit_code;
     pid_t pid; /* on the engine's machine */
@@ -60,6 +71,8 @@ struct docker_container {
     json_t *doc;        /* the engine's document; owned */
 };
 void docker_container_done(struct docker_container *c);
+/* By somebody else: it ends first, and is there for a moment longer. */
+bool docker_is_being_removed(const struct docker_container *c);
 bool docker_is_id(const char *id); /* of a container or a command; also NULL */
 /* ERR_DATA_LOSS: "the engine's answer has no valid <of>". */
 int docker_answer_is_strange(struct err *e, const char *of);
@@ -87,6 +100,10 @@ int docker_settle_image(const struct provider_box *b, struct engine *d, char **r
 /* After a start: decides the way to the agent, and records it in the box's directory. */
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e);
+/* Did start() begin the run that the container is in? False, too, if it is in none. A new run has no token. */
+bool docker_is_own_run(const struct provider_box *b, const struct docker_container *c);
+/* Waits until the agent answers, and so has its token. ERR_UNAVAILABLE: the container has ended, or it is silent. */
+int docker_await_agent(struct provider_box *b, struct engine *d, struct err *e);
 pid_t docker_own_pid(const struct docker_container *c);       /* on this machine; 0: elsewhere */
 bool docker_has_own_cgroup(const struct docker_container *c); /* false, too, if it is elsewhere */
 int docker_dial(struct provider_box *b, int *ret_fd, struct err *e);
@@ -98,6 +115,8 @@ int docker_strip_frames(void *arg, struct buf *in, struct buf *out, bool is_eof)
 
 int docker_inspect(struct provider_box *b, json_t **ret, struct err *e);
 
+/* The digits of an image's id, which Podman tells without "sha256:". NULL: it is none. */
+const char *docker_image_hex(const char *image);
 int docker_check_capture(struct provider_box *b, struct err *e);
 int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e);
 /* Of a snapshot. ERR_NOT_FOUND: the engine has it no more. */
@@ -106,5 +125,10 @@ int docker_restore(struct provider_box *b, const struct provider_source *source,
 int docker_has_restored(struct provider_box *b, const char *tag, struct err *e);
 int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);
 int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e);
-/* Removes images that docker_forget() could not, because a container had them. */
-void docker_retry_forget(struct bh_ctx *ctx);
+
+int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
+                 void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
+/* Removes images that docker_forget() could not, because a container had them: those of this engine, or of all that
+ * answer. Both take seconds at most. */
+void docker_retry_forget(struct bh_ctx *ctx, struct engine *d, const char *url);
+void docker_forget_rest(struct bh_ctx *ctx);

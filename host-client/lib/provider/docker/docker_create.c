@@ -10,11 +10,14 @@
 #include "lib/provider/docker/docker.h"
 #include "lib/provider/image_user.h"
 #include "lib/provider/store_mark.h"
+#include "lib/util/socket.h"
 
 #define LISTEN_ADDRESS "0.0.0.0:4711"
 #define LOG_BYTES "1m" /* of the agent's own output, which the engine keeps */
 #define TAR_BLOCK 512
 #define TAR_NAME_BYTES 100
+#define CREATE_TRIES 10
+#define CREATE_PAUSE_MS 100
 
 /* For the box's root to act as root, as in the provider oci. */
 static const char *const sudo_capabilities[] = {
@@ -243,7 +246,13 @@ static int make_dirs(const struct provider_box *b, struct engine *d, const char 
     return r < 0 ? r : engine_send_bytes(d, "PUT", path, tar.data, tar.len, e);
 }
 
-/* A request whose answer was lost is sent again, and finds the container of the first one. */
+/* Podman calls a name in use a failure of its own. */
+static bool is_name_taken(int r, const struct err *why)
+{
+    return r == -ERR_EXISTS || (r == -ERR_UNAVAILABLE && strstr(why->message, "in use"));
+}
+
+/* 1, 0: a container has the name, which is gone by now or is being removed, or an error. */
 static int create_or_adopt(const struct provider_box *b, struct engine *d, const char *name,
                            const char *path, const json_t *config, struct err *e)
 {
@@ -254,14 +263,35 @@ static int create_or_adopt(const struct provider_box *b, struct engine *d, const
 
     if (r == 0 && !docker_is_id(json_string_value(json_object_get(made, "Id"))))
         r = docker_answer_is_strange(&why, "id of the container");
-
-    /* Podman calls a name in use a failure of its own. */
-    if ((r == -ERR_EXISTS || r == -ERR_UNAVAILABLE) && docker_find_named(b, d, name, &c, NULL) == 1)
+    if (!is_name_taken(r, &why)) {
+        if (r < 0 && e)
+            *e = why;
+        return r < 0 ? r : 1;
+    }
+    r = docker_find_named(b, d, name, &c, e);
+    if (r == 1 && docker_is_being_removed(&c))
         r = 0;
     docker_container_done(&c);
-    if (r < 0 && e)
-        *e = why;
     return r;
+}
+
+/*
+ * A request whose answer was lost is sent again, and finds the container of the first one. The container that has the
+ * name may be another call's, or be removed by somebody else at any moment.
+ */
+static int create_named(const struct provider_box *b, struct engine *d, const char *name,
+                        const char *path, const json_t *config, struct err *e)
+{
+    for (int i = 0; i < CREATE_TRIES; i++) {
+        int r = create_or_adopt(b, d, name, path, config, e);
+
+        if (r != 0)
+            return r < 0 ? r : 0;
+        if (socket_wait_canceled(b->ctx->cancel_fd, CREATE_PAUSE_MS))
+            return err_set(e, ERR_CANCELED, "canceled");
+    }
+    return err_set(e, ERR_UNAVAILABLE,
+                   "the engine says that the name '%s' is taken, and has no such container", name);
 }
 
 int docker_create_container(const struct provider_box *b, struct engine *d, const char *name,
@@ -276,12 +306,12 @@ int docker_create_container(const struct provider_box *b, struct engine *d, cons
     if (r == 0)
         r = store_mark(b->ctx, mark, e);
     if (r == 0)
-        r = docker_read_facts(d, &facts, e);
+        r = docker_kept_facts(b->spec, d, &facts, e);
     if (r < 0)
         return r;
     config = new_config(b, &facts, &user, image, tag, mark);
     (void)snprintf(path, sizeof(path), "/containers/create?name=%.72s", name);
-    r = config ? create_or_adopt(b, d, name, path, config, e) : err_oom(e);
+    r = config ? create_named(b, d, name, path, config, e) : err_oom(e);
     if (r == 0)
         r = make_dirs(b, d, name, &facts, &user, e);
     docker_facts_done(&facts);

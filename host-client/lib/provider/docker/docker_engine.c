@@ -44,12 +44,17 @@ static bool has_security_option(json_t *info, const char *name)
     return false;
 }
 
+/* Podman takes no runtime but its default, and lists others that are not installed. */
 static void read_runtimes(json_t *info, struct docker_facts *f)
 {
     json_t *all = json_object_get(info, "Runtimes"), *v;
     const char *key;
 
     f->runtimes = json_array();
+    if (f->is_podman) {
+        (void)json_array_append_new(f->runtimes, json_string(f->default_runtime));
+        return;
+    }
     json_object_foreach (all, key, v)
         (void)json_array_append_new(f->runtimes, json_string(key));
 }
@@ -135,6 +140,7 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
     copy_text(f.name, sizeof(f.name), json_text(info, "Name"));
     copy_text(f.version, sizeof(f.version), json_text(info, "ServerVersion"));
     read_runtimes(info, &f);
+    f.security = json_incref(json_object_get(info, "SecurityOptions"));
     r = f.is_podman ? read_podman(d, &f, e) : 0;
     if (r < 0)
         docker_facts_done(&f);
@@ -143,10 +149,33 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
     return r;
 }
 
+void docker_keep_facts(const struct docker_facts *f, struct spec *spec)
+{
+    json_decref(spec->engine_facts);
+    spec->engine_facts = json_pack("{s:b, s:b, s:s}", "rootless", (int)f->is_rootless, "desktop",
+                                   (int)f->is_desktop, "default_runtime", f->default_runtime);
+}
+
+int docker_kept_facts(const struct spec *spec, struct engine *d, struct docker_facts *ret,
+                      struct err *e)
+{
+    json_t *kept = spec->engine_facts;
+
+    if (!kept)
+        return docker_read_facts(d, ret, e);
+    *ret = (struct docker_facts){.is_podman = engine_is_podman(d),
+                                 .is_rootless = json_is_true(json_object_get(kept, "rootless")),
+                                 .is_desktop = json_is_true(json_object_get(kept, "desktop"))};
+    copy_text(ret->default_runtime, sizeof(ret->default_runtime),
+              json_text(kept, "default_runtime"));
+    return 0;
+}
+
 void docker_facts_done(struct docker_facts *f)
 {
     json_decref(f->runtimes);
-    f->runtimes = NULL;
+    json_decref(f->security);
+    f->runtimes = f->security = NULL;
 }
 
 bool docker_has_runtime(const struct docker_facts *f, const char *name)
@@ -169,7 +198,7 @@ int docker_open(const struct provider_box *b, struct engine **ret, struct err *e
 
 void docker_container_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
 {
-    (void)snprintf(out, DOCKER_NAME_BYTES, "bellhop-%s", b->id);
+    (void)snprintf(out, DOCKER_NAME_BYTES, DOCKER_NAME_OF, b->id);
 }
 
 void docker_container_done(struct docker_container *c)
@@ -288,7 +317,9 @@ int docker_find_named(const struct provider_box *b, struct engine *d, const char
     (void)snprintf(c.id, sizeof(c.id), "%s", json_text(c.doc, "Id"));
     (void)snprintf(c.status, sizeof(c.status), "%s", json_text(state, "Status"));
     c.is_paused = str_eq(c.status, "paused");
-    c.is_running = c.is_paused || str_eq(c.status, "running");
+    (void)snprintf(c.started, sizeof(c.started), "%s", json_text(state, "StartedAt"));
+    c.is_running =
+        c.is_paused || str_eq(c.status, "running") || str_eq(c.status, "stopping"); /* Podman's */
     c.is_oom = json_is_true(json_object_get(state, "OOMKilled"));
     c.exit_code = (int)json_integer_value(json_object_get(state, "ExitCode"));
     c.pid = (pid_t)json_integer_value(json_object_get(state, "Pid"));
@@ -296,6 +327,11 @@ int docker_find_named(const struct provider_box *b, struct engine *d, const char
     read_published(network, &c);
     *ret = c;
     return 1;
+}
+
+bool docker_is_being_removed(const struct docker_container *c)
+{
+    return provider_state(&provider_docker, c->status) == BH_STATE_DESTROYING;
 }
 
 int docker_remove_container(struct engine *d, const char *id, struct err *e)

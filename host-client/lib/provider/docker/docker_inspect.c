@@ -80,7 +80,7 @@ static json_t *new_isolation(const struct docker_facts *f, const struct docker_c
 
     if (!obj)
         obj = new_unknown_isolation();
-    if (!runtime || !*runtime)
+    if (!runtime || !*runtime || f->is_podman) /* its word is always "oci" */
         runtime = *spec->runtime ? spec->runtime : f->default_runtime;
     (void)json_object_set_new(obj, "runtime", json_string(runtime));
     (void)json_object_set_new(obj, "kernel",
@@ -101,11 +101,12 @@ static json_t *new_engine(const struct docker_facts *f, const struct provider_bo
 {
     json_t *cgroup = f->cgroup_version ? json_integer(f->cgroup_version) : json_string("unknown");
 
-    return json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:b}", "kind",
+    return json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:b, s:s, s:O*, s:O*}", "kind",
                      f->is_podman ? "podman" : "docker", "address", b->spec->engine, "name",
                      f->name, "version", f->version, "rootless", (int)f->is_rootless,
                      "cgroup_version", cgroup, "user_namespace",
-                     (int)(f->has_userns || f->is_rootless));
+                     (int)(f->has_userns || f->is_rootless), "default_runtime", f->default_runtime,
+                     "runtimes", f->runtimes, "security_options", f->security);
 }
 
 /* Limits are the engine's words; the isolation is the kernel's where it can be read. */

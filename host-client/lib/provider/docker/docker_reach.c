@@ -1,10 +1,13 @@
 /* docker_reach: the way to the guest agent in a container. It is chosen once a start, and recorded: a connection then
  * needs the engine only to ask whether the container still runs. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -25,12 +28,16 @@
 #define TRY_ONCE_MS 50
 #define TRY_PAUSE_MS 5
 #define FRAME_HEAD 8
+#define LOOPBACK "127.0.0.1"
+#define AGENT_MS 15000
+#define AGENT_PAUSE_MS 50
 
 static const char *const reach_names[] = {"address", "published", "exec", NULL};
 
 struct reach {
     enum docker_reach way;
     const char *container;
+    const char *started; /* docker_container.started */
     const char *address; /* of the first */
     uint32_t port;       /* of the first two */
     uint32_t pid; /* of the container's first process, if it is one of this machine; else 0 */
@@ -48,9 +55,9 @@ static int reach_save(const struct provider_box *b, const struct reach *w, struc
 {
     _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
     _cleanup_json_ json_t *doc =
-        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I}", "way", reach_names[w->way], "container",
-                  w->container, "address", w->address, "port", (int)w->port, "pid", (int)w->pid,
-                  "pid_start", (json_int_t)w->pid_start);
+        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I}", "way", reach_names[w->way], "container",
+                  w->container, "started", w->started, "address", w->address, "port", (int)w->port,
+                  "pid", (int)w->pid, "pid_start", (json_int_t)w->pid_start);
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     int r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
@@ -63,6 +70,7 @@ static int reach_load(const struct provider_box *b, struct reach *ret, struct er
     static const struct jx_field fields[] = {
         JX_ENUM("way", struct reach, way, reach_names, JX_REQUIRED),
         JX(struct reach, container, jx_str, JX_REQUIRED),
+        JX(struct reach, started, jx_str, JX_REQUIRED),
         JX(struct reach, address, jx_str, JX_REQUIRED),
         JX(struct reach, port, jx_u32, JX_REQUIRED),
         JX(struct reach, pid, jx_u32, JX_REQUIRED),
@@ -79,6 +87,18 @@ static int reach_load(const struct provider_box *b, struct reach *ret, struct er
     if (r == 0)
         r = jx_decode(ret->doc, fields, ret, e);
     return r < 0 ? err_wrap(e, r, "the record of the container") : 0;
+}
+
+static bool is_run_of(const struct docker_container *c, const struct reach *w)
+{
+    return c->is_running && str_eq(c->id, w->container) && str_eq(c->started, w->started);
+}
+
+bool docker_is_own_run(const struct provider_box *b, const struct docker_container *c)
+{
+    _cleanup_reach_ struct reach w = {0};
+
+    return c->is_running && reach_load(b, &w, NULL) == 0 && is_run_of(c, &w);
 }
 
 static bool names_container(const struct docker_container *c, const char *file)
@@ -149,12 +169,47 @@ static int is_engine_here(struct engine *d, const struct docker_container *c, pi
     return r;
 }
 
+/* Of the entry of a socket in /proc/net/tcp: does it listen at this port of the loopback? */
+static bool is_listener(const char *line, uint16_t port, uid_t *ret_uid)
+{
+    unsigned address = 0, at = 0, state = 0, uid = 0;
+
+    if (sscanf(line, " %*u: %8x:%4x %*8x:%*4x %2x %*s %*s %*s %u", &address, &at, &state, &uid) !=
+            4 ||
+        state != TCP_LISTEN || at != port ||
+        (address != htonl(INADDR_LOOPBACK) && address != htonl(INADDR_ANY)))
+        return false;
+    *ret_uid = uid;
+    return true;
+}
+
+/* Does the user of the engine, or root, listen there, and nobody else? */
+static bool is_engines_port(struct engine *d, uint16_t port)
+{
+    FILE *f = fopen("/proc/net/tcp", "re");
+    bool is_found = false, is_ours = true;
+    char line[256];
+    uid_t owner, uid;
+
+    if (!f)
+        return false;
+    is_ours = engine_owner(d, &owner, NULL) == 0;
+    while (is_ours && fgets(line, sizeof(line), f))
+        if (is_listener(line, port, &uid)) {
+            is_found = true;
+            is_ours = uid == owner || uid == 0;
+        }
+    (void)fclose(f);
+    return is_found && is_ours;
+}
+
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e)
 {
     pid_t pid = engine_is_local(d) ? docker_own_pid(c) : 0;
     struct reach w = {.way = DOCKER_REACH_EXEC,
                       .container = c->id,
+                      .started = c->started,
                       .address = "",
                       .pid = (uint32_t)pid,
                       .pid_start = pid ? procfs_start_time(pid) : 0};
@@ -162,7 +217,8 @@ int docker_record_reach(const struct provider_box *b, struct engine *d,
 
     if (is_here < 0)
         return is_here;
-    if (is_here && c->published && answers_at(b, "127.0.0.1", c->published)) {
+    if (is_here && c->published && answers_at(b, LOOPBACK, c->published) &&
+        is_engines_port(d, c->published)) {
         w.way = DOCKER_REACH_PUBLISHED;
         w.port = c->published;
     } else if (is_here && str_eq(b->spec->network, "user") && !c->published && *c->address &&
@@ -176,37 +232,43 @@ int docker_record_reach(const struct provider_box *b, struct engine *d,
 
 /* ---- connecting ---- */
 
-/*
- * The engine gives the address of a container that has ended to the next one, which would get the token. So the
- * container is seen to run after the connection was made: by its first process, or by asking the engine.
- */
-static int check_runs(struct provider_box *b, const struct reach *w, struct err *e)
+/* Does the engine have the run, with this address or port? */
+static int ask_engine(struct provider_box *b, const struct reach *w, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
-    int r;
+    int r = docker_open(b, &d, e);
 
-    if (w->pid)
-        return procfs_is_alive((pid_t)w->pid, w->pid_start)
-                   ? 0
-                   : err_set(e, ERR_UNAVAILABLE, "the container has ended");
-    r = docker_open(b, &d, e);
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
     if (r < 0)
         return r;
-    r = r == 1 && c.is_running && str_eq(c.id, w->container) &&
+    r = r == 1 && is_run_of(&c, w) &&
                 (w->way != DOCKER_REACH_ADDRESS || str_eq(c.address, w->address)) &&
                 (w->way != DOCKER_REACH_PUBLISHED || c.published == w->port)
             ? 0
             : err_set(e, ERR_UNAVAILABLE, "the container has ended");
+    if (r == 0 && w->way == DOCKER_REACH_PUBLISHED && !is_engines_port(d, (uint16_t)w->port))
+        r = err_set(e, ERR_UNAVAILABLE, "the port %u is not the engine's", w->port);
     docker_container_done(&c);
     return r;
 }
 
+/*
+ * The engine gives the address of a container that has ended to the next one, which would get the token. So the
+ * container is seen to run after the connection was made: by its first process, or by asking the engine. A published
+ * port is another process's, which may end before the container: the process proves nothing of it.
+ */
+static int check_runs(struct provider_box *b, const struct reach *w, struct err *e)
+{
+    if (w->pid && !procfs_is_alive((pid_t)w->pid, w->pid_start))
+        return err_set(e, ERR_UNAVAILABLE, "the container has ended");
+    return w->pid && w->way == DOCKER_REACH_ADDRESS ? 0 : ask_engine(b, w, e);
+}
+
 static int dial_tcp(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)
 {
-    const char *host = w->way == DOCKER_REACH_PUBLISHED ? "127.0.0.1" : w->address;
+    const char *host = w->way == DOCKER_REACH_PUBLISHED ? LOOPBACK : w->address;
     _cleanup_close_ int fd = -1;
     int r = socket_connect_tcp(host, (uint16_t)w->port, b->ctx->cancel_fd, provider_deadline(b),
                                &fd, e);
@@ -295,4 +357,47 @@ int docker_dial(struct provider_box *b, int *ret_fd, struct err *e)
     if (r < 0)
         return r;
     return w.way == DOCKER_REACH_EXEC ? dial_exec(b, &w, ret_fd, e) : dial_tcp(b, &w, ret_fd, e);
+}
+
+/* ---- waiting ---- */
+
+/* Any answer, also a refusal, shows that it has read its token. */
+static bool agent_answers(const struct provider_box *b, int fd, int64_t deadline_mono_ms)
+{
+    static const char request[] =
+        "GET /v1/health HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n";
+    char text[8] = "";
+
+    return send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(request) - 1 &&
+           socket_wait(fd, false, b->ctx->cancel_fd, deadline_mono_ms, NULL) == 0 &&
+           recv(fd, text, sizeof(text) - 1, 0) > 0 && str_has_prefix(text, "HTTP/1");
+}
+
+int docker_await_agent(struct provider_box *b, struct engine *d, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + AGENT_MS;
+
+    if (deadline > provider_deadline(b))
+        deadline = provider_deadline(b);
+    while (clock_until_ms(deadline) > 0) {
+        struct docker_container c = {0};
+        _cleanup_close_ int fd = -1;
+        bool runs;
+        int r = docker_dial(b, &fd, e);
+
+        if (r == 0 && agent_answers(b, fd, deadline))
+            return 0;
+        if (r == -ERR_CANCELED)
+            return r;
+        r = docker_find_container(b, d, &c, e);
+        runs = r == 1 && c.is_running;
+        docker_container_done(&c);
+        if (r < 0)
+            return r;
+        if (!runs)
+            return err_set(e, ERR_UNAVAILABLE, "the container ended at once");
+        if (socket_wait_canceled(b->ctx->cancel_fd, AGENT_PAUSE_MS))
+            return err_set(e, ERR_CANCELED, "canceled");
+    }
+    return err_set(e, ERR_UNAVAILABLE, "the guest agent does not answer");
 }

@@ -1,5 +1,4 @@
 /* docker_snapshot: a disk as an image that the engine commits, and a disk of one. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,8 +14,6 @@
 #include "common/str.h"
 #include "lib/provider/docker/docker.h"
 #include "lib/provider/store_mark.h"
-
-#define SNAPSHOT_REPO "bellhop-snapshot"
 
 int docker_check_capture(struct provider_box *b, struct err *e)
 {
@@ -35,8 +32,7 @@ int docker_check_capture(struct provider_box *b, struct err *e)
                    : 0;
 }
 
-/* The digits of an image's id, which Podman tells without "sha256:". NULL: it is none. */
-static const char *image_hex(const char *image)
+const char *docker_image_hex(const char *image)
 {
     const char *hex = image && str_has_prefix(image, "sha256:") ? image + strlen("sha256:") : image;
 
@@ -68,8 +64,8 @@ static int commit_container(struct provider_box *b, struct engine *d, const char
     config = json_pack("{s:{s:s, s:s}}", "Labels", DOCKER_LABEL_STORE, mark, DOCKER_LABEL_SNAPSHOT,
                        c->id);
     (void)snprintf(path, sizeof(path),
-                   "/commit?container=%.72s&repo=" SNAPSHOT_REPO "&tag=%s&pause=%d", container,
-                   c->id, !c->is_paused);
+                   "/commit?container=%.72s&repo=" DOCKER_SNAPSHOT_REPO "&tag=%s&pause=%d",
+                   container, c->id, !c->is_paused);
     return config ? engine_post_once(d, path, config, ret, e) : err_oom(e);
 }
 
@@ -89,7 +85,7 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
         r = commit_container(b, d, found.id, c, &made, e);
     if (r == 0) {
         image = json_string_value(json_object_get(made, "Id"));
-        if (!image_hex(image))
+        if (!docker_image_hex(image))
             r = docker_answer_is_strange(e, "id of the image");
     }
     if (r == 0) {
@@ -107,7 +103,7 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
 
 int docker_check_image(struct engine *d, const char *image, struct err *e)
 {
-    const char *hex = image_hex(image);
+    const char *hex = docker_image_hex(image);
     struct err why = {0};
     int r = hex ? engine_get(d, NULL, &why, "/images/sha256:%s/json", hex)
                 : err_set(&why, ERR_DATA_LOSS, "the snapshot has no image of an engine");
@@ -122,7 +118,7 @@ int docker_check_image(struct engine *d, const char *image, struct err *e)
 
 static void new_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
 {
-    (void)snprintf(out, DOCKER_NAME_BYTES, "bellhop-%s-new", b->id);
+    (void)snprintf(out, DOCKER_NAME_BYTES, DOCKER_NEW_NAME_OF, b->id);
 }
 
 static int remove_named(const struct provider_box *b, struct engine *d, const char *name,
@@ -218,94 +214,4 @@ int docker_has_restored(struct provider_box *b, const char *tag, struct err *e)
     }
     r = is_new_there ? remove_named(b, d, new, e) : 0;
     return r < 0 ? r : has;
-}
-
-/* ---- the images of snapshots that are gone ---- */
-
-/*
- * An image that a container still has cannot be removed. Its id is then the name of a file in <state_dir>/docker-gone,
- * which holds the engine's address: each removal of a container, and gc, try again. So it is with the image of a capture
- * that failed, which has the snapshot's id.
- */
-#define GONE_DIR "docker-gone"
-
-static bool is_gone_name(const char *name)
-{
-    return docker_is_id(name) || ctx_is_box_id(name);
-}
-
-/* 1: it is gone, 0: a container has it, or an error. */
-static int remove_image(struct engine *d, const char *name, struct err *e)
-{
-    struct err why = {0};
-    char path[128];
-    int r;
-
-    (void)snprintf(path, sizeof(path), "/images/%s:%.64s",
-                   docker_is_id(name) ? "sha256" : SNAPSHOT_REPO, name);
-    r = engine_call(d, "DELETE", path, NULL, NULL, &why);
-    if (r == 0 || r == -ERR_NOT_FOUND)
-        return 1;
-    if (r == -ERR_EXISTS)
-        return 0;
-    if (e)
-        *e = why;
-    return r;
-}
-
-static int note_gone(const struct bh_ctx *ctx, const char *hex, const char *url, struct err *e)
-{
-    _cleanup_free_ char *dir = path_join(ctx->state_dir, GONE_DIR);
-    _cleanup_free_ char *path = dir ? path_join(dir, hex) : NULL;
-    int r = path ? io_mkdir_p(dir, 0700, e) : err_oom(e);
-
-    return r < 0 ? r : io_write_file(AT_FDCWD, path, url, strlen(url), 0600, true, e);
-}
-
-static int forget_image(struct bh_ctx *ctx, const char *url, const char *name,
-                        int64_t deadline_mono_ms, struct err *e)
-{
-    _cleanup_engine_ struct engine *d = NULL;
-    int r = engine_open(ctx, url, deadline_mono_ms, &d, NULL);
-
-    if (r == 0)
-        r = remove_image(d, name, NULL);
-    return r == 1 ? 0 : note_gone(ctx, name, url, e);
-}
-
-int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e)
-{
-    const char *image = json_string_value(json_object_get(disk, "image"));
-    const char *url = json_string_value(json_object_get(disk, "engine"));
-    const char *hex = image_hex(image);
-
-    return hex && url ? forget_image(ctx, url, hex, clock_mono_ms() + PROVIDER_MS, e) : 0;
-}
-
-int docker_drop_capture(struct provider_box *b, const char *id, struct err *e)
-{
-    return forget_image(b->ctx, b->spec->engine, id, provider_deadline(b), e);
-}
-
-static void retry_gone(struct bh_ctx *ctx, const char *dir, const char *hex)
-{
-    _cleanup_engine_ struct engine *d = NULL;
-    _cleanup_free_ char *path = path_join(dir, hex);
-    _cleanup_free_ char *url = NULL;
-    size_t len = 0;
-
-    if (path && io_read_file(AT_FDCWD, path, ENGINE_URL_BYTES, &url, &len, NULL) == 0 &&
-        engine_open(ctx, url, clock_mono_ms() + PROVIDER_MS, &d, NULL) == 0 &&
-        remove_image(d, hex, NULL) == 1)
-        (void)unlink(path);
-}
-
-void docker_retry_forget(struct bh_ctx *ctx)
-{
-    _cleanup_free_ char *path = path_join(ctx->state_dir, GONE_DIR);
-    _cleanup_closedir_ DIR *dir = path ? opendir(path) : NULL;
-
-    for (const struct dirent *f; dir && (f = readdir(dir));)
-        if (is_gone_name(f->d_name))
-            retry_gone(ctx, path, f->d_name);
 }

@@ -39,7 +39,8 @@ struct engine {
     char *socket; /* or NULL */
     char *host;   /* "HOST:PORT", without a socket */
     char *ca, *cert, *key;
-    unsigned minor; /* of the version 1.N; 0: not agreed yet */
+    unsigned minor;  /* of the version 1.N; 0: not agreed yet */
+    unsigned newest; /* of the engine */
     bool is_podman;
 };
 
@@ -155,7 +156,7 @@ static int engine_request(struct engine *d, struct http_request *req, const char
     return r < 0 ? err_at(e, err_wrap(e, r, "the engine"), "docker_host") : 0;
 }
 
-static int agree_on_version(struct engine *d, struct err *e)
+static int ask_version(struct engine *d, struct err *e)
 {
     struct http_request req = {.method = "GET", .max_body = 4096};
     struct http_response res = {0};
@@ -175,9 +176,31 @@ static int agree_on_version(struct engine *d, struct err *e)
                          "no engine of Docker or Podman answers there: the status is %d", r);
     if (theirs < MINOR_LEAST)
         return err_field(e, ERR_UNIMPLEMENTED, "docker_host",
-                         "the engine has the API 1.%u: 1.%d or later is needed", theirs,
-                         MINOR_LEAST);
-    d->minor = theirs < MINOR_MOST ? theirs : MINOR_MOST;
+                         "the engine has the API 1.%u: 1.%d to 1.%d is needed", theirs, MINOR_LEAST,
+                         MINOR_MOST);
+    d->newest = theirs;
+    if (theirs <= MINOR_MOST)
+        d->minor = theirs;
+    return 0;
+}
+
+/* An engine that is newer than what we know says which versions it still has. Asked without a version. */
+static int check_least_version(struct engine *d, struct err *e)
+{
+    _cleanup_json_ json_t *version = NULL;
+    unsigned least = 0;
+    const char *text;
+    int r = engine_call(d, "GET", "/version", NULL, &version, e);
+
+    if (r < 0)
+        return r;
+    text = json_string_value(json_object_get(version, "MinAPIVersion"));
+    if (text)
+        (void)sscanf(text, "1.%3u", &least);
+    if (least > MINOR_MOST)
+        return err_field(e, ERR_UNIMPLEMENTED, "docker_host",
+                         "the engine has the API 1.%u to 1.%u: 1.%d to 1.%d is needed", least,
+                         d->newest, MINOR_LEAST, MINOR_MOST);
     return 0;
 }
 
@@ -195,7 +218,11 @@ int engine_open(struct bh_ctx *ctx, const char *url, int64_t deadline_mono_ms, s
         http_set_debug(d->http, &ctx->debug);
         http_set_ca(d->http, d->ca);
         http_set_certificate(d->http, d->cert, d->key);
-        r = agree_on_version(d, e);
+        r = ask_version(d, e);
+    }
+    if (r == 0 && !d->minor) {
+        r = check_least_version(d, e);
+        d->minor = MINOR_MOST;
     }
     if (r < 0) {
         (void)engine_free(d);
@@ -224,6 +251,22 @@ bool engine_is_local(const struct engine *d)
 {
     return d->socket ||
            (d->host && (str_has_prefix(d->host, "127.") || str_has_prefix(d->host, "localhost:")));
+}
+
+int engine_owner(const struct engine *d, uid_t *ret, struct err *e)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    _cleanup_close_ int fd = -1;
+    int r = d->socket ? socket_connect(d->socket, 0, &fd, e)
+                      : err_set(e, ERR_UNIMPLEMENTED, "the engine is reached by TCP");
+
+    if (r < 0)
+        return r;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+        return err_sys(e, errno, "ask the engine's socket for its owner");
+    *ret = peer.uid;
+    return 0;
 }
 
 bool engine_is_podman(const struct engine *d)

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/err.h"
 #include "lib/util/context.h"
@@ -34,6 +35,8 @@ static inline void engine_free_p(struct engine **d)
 
 /* Is the engine a process of this machine, as far as its socket tells? */
 bool engine_is_local(const struct engine *d);
+/* The user that listens on the engine's unix socket. ERR_UNIMPLEMENTED: it has none. */
+int engine_owner(const struct engine *d, uid_t *ret, struct err *e);
 bool engine_is_podman(const struct engine *d); /* else Docker */
 
 /*

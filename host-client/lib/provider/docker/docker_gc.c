@@ -1,0 +1,272 @@
+/* docker_gc: what is left in engines: containers of boxes that are gone, and images of snapshots that are gone. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/jsonx.h"
+#include "common/path.h"
+#include "common/str.h"
+#include "lib/provider/docker/docker.h"
+#include "lib/provider/store_mark.h"
+
+/* ---- containers ---- */
+
+struct docker_sweep {
+    struct engine *engine;
+    bool (*is_kept)(void *arg, const char *id);
+    void *arg;
+    void (*report)(void *arg, const char *line);
+    void *report_arg;
+};
+
+/* A container that somebody made of a snapshot's image has the labels of the box: it inherits them. Its name is its own. */
+static bool has_box_name(json_t *row, const char *box)
+{
+    json_t *names = json_object_get(row, "Names"), *v;
+    char name[DOCKER_NAME_BYTES], new[DOCKER_NAME_BYTES];
+    size_t i;
+
+    (void)snprintf(name, sizeof(name), DOCKER_NAME_OF, box);
+    (void)snprintf(new, sizeof(new), DOCKER_NEW_NAME_OF, box);
+    json_array_foreach (names, i, v) {
+        const char *text = json_string_value(v);
+
+        text = text ? text + (*text == '/') : "";
+        if (str_eq(text, name) || str_eq(text, new))
+            return true;
+    }
+    return false;
+}
+
+static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
+{
+    const char *id = json_string_value(json_object_get(row, "Id"));
+    const char *box =
+        json_string_value(json_object_get(json_object_get(row, "Labels"), DOCKER_LABEL_BOX));
+    char line[160];
+    int r;
+
+    if (!docker_is_id(id) || !box || !ctx_is_box_id(box) || !has_box_name(row, box) ||
+        s->is_kept(s->arg, box))
+        return 0;
+    r = docker_remove_container(s->engine, id, e);
+    (void)snprintf(line, sizeof(line), "removed the container of '%s', which is gone", box);
+    if (r == 0 && s->report)
+        s->report(s->report_arg, line);
+    return r;
+}
+
+/* The filter is the engine's; the label is compared again all the same. */
+static int sweep_containers(struct docker_sweep *s, const char *mark, struct err *e)
+{
+    char label[96];
+    _cleanup_free_ char *filter = NULL;
+    _cleanup_json_ json_t *list = NULL;
+    json_t *row;
+    size_t i;
+    int r;
+
+    (void)snprintf(label, sizeof(label), DOCKER_LABEL_STORE "=%s", mark);
+    filter = engine_encode_take(json_pack("{s:[s]}", "label", label));
+    if (!filter)
+        return err_oom(e);
+    r = engine_get(s->engine, &list, e, "/containers/json?all=1&filters=%s", filter);
+    if (r == 0 && !json_is_array(list))
+        r = docker_answer_is_strange(e, "list of containers");
+    json_array_foreach (list, i, row)
+        if (r == 0 && str_eq(json_string_value(json_object_get(json_object_get(row, "Labels"),
+                                                               DOCKER_LABEL_STORE)),
+                             mark))
+            r = sweep_container(s, row, e);
+    return r;
+}
+
+/* A machine without an engine has nothing of ours in one. */
+int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
+                 void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_sweep s = {NULL, is_kept, arg, report, report_arg};
+    _cleanup_free_ char *url = NULL, *mark_path = path_join(ctx->state_dir, "mark");
+    char mark[STORE_MARK_BYTES];
+    int r;
+
+    if (!mark_path)
+        return err_oom(e);
+    if (access(mark_path, F_OK) < 0 || engine_choose(ctx, &url, NULL) < 0)
+        return 0;
+    r = engine_open(ctx, url, clock_mono_ms() + PROVIDER_MS, &d, e);
+    if (r == 0)
+        r = store_mark(ctx, mark, e);
+    s.engine = d;
+    return r < 0 ? r : sweep_containers(&s, mark, e);
+}
+
+/* ---- images of snapshots ---- */
+
+/*
+ * An image that a container still has cannot be removed. Its id is then the name of a file in <state_dir>/docker-gone,
+ * which holds the engine's address: each removal of a container of that engine, and gc, try again. So it is with the
+ * image of a capture that failed, which has the snapshot's id: its engine may finish it later.
+ */
+#define GONE_DIR "docker-gone"
+#define FORGET_MS 10000       /* one image; a longer removal is repeated */
+#define RETRY_MS 5000         /* all images of one engine */
+#define RETRY_ALL_MS 20000    /* and of all engines */
+#define LATE_S ((time_t)3600) /* a commit that is not there by then never comes */
+
+static bool is_gone_name(const char *name)
+{
+    return docker_is_id(name) || ctx_is_box_id(name);
+}
+
+enum image_removal {
+    IMAGE_KEPT, /* a container has it */
+    IMAGE_REMOVED,
+    IMAGE_ABSENT,
+};
+
+/* An enum image_removal, or an error. */
+static int remove_image(struct engine *d, const char *name, struct err *e)
+{
+    struct err why = {0};
+    char path[128];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/images/%s:%.64s",
+                   docker_is_id(name) ? "sha256" : DOCKER_SNAPSHOT_REPO, name);
+    r = engine_call(d, "DELETE", path, NULL, NULL, &why);
+    if (r == 0)
+        return IMAGE_REMOVED;
+    if (r == -ERR_NOT_FOUND)
+        return IMAGE_ABSENT;
+    if (r == -ERR_EXISTS)
+        return IMAGE_KEPT;
+    if (e)
+        *e = why;
+    return r;
+}
+
+static int note_gone(const struct bh_ctx *ctx, const char *hex, const char *url, struct err *e)
+{
+    _cleanup_free_ char *dir = path_join(ctx->state_dir, GONE_DIR);
+    _cleanup_free_ char *path = dir ? path_join(dir, hex) : NULL;
+    int r = path ? io_mkdir_p(dir, 0700, e) : err_oom(e);
+
+    return r < 0 ? r : io_write_file(AT_FDCWD, path, url, strlen(url), 0600, true, e);
+}
+
+/* The image of a capture that is absent may come. */
+static int forget_image(struct bh_ctx *ctx, const char *url, const char *name,
+                        int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    int r = engine_open(ctx, url, deadline_mono_ms, &d, NULL);
+
+    if (r == 0)
+        r = remove_image(d, name, NULL);
+    return r == IMAGE_REMOVED || (r == IMAGE_ABSENT && docker_is_id(name))
+               ? 0
+               : note_gone(ctx, name, url, e);
+}
+
+int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e)
+{
+    const char *image = json_string_value(json_object_get(disk, "image"));
+    const char *url = json_string_value(json_object_get(disk, "engine"));
+    const char *hex = docker_image_hex(image);
+
+    return hex && url ? forget_image(ctx, url, hex, clock_mono_ms() + FORGET_MS, e) : 0;
+}
+
+int docker_drop_capture(struct provider_box *b, const char *id, struct err *e)
+{
+    int64_t most_ms = provider_deadline(b), ms = clock_mono_ms() + FORGET_MS;
+
+    return forget_image(b->ctx, b->spec->engine, id, ms < most_ms ? ms : most_ms, e);
+}
+
+static bool is_late(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && time(NULL) - st.st_mtime > LATE_S;
+}
+
+/* An error is the engine's: its other images are not tried then. */
+static int retry_gone(const char *dir, struct engine *d, const char *name)
+{
+    _cleanup_free_ char *path = path_join(dir, name);
+    int r = path ? remove_image(d, name, NULL) : err_oom(NULL);
+
+    if (r == IMAGE_REMOVED || (r == IMAGE_ABSENT && (docker_is_id(name) || is_late(path))))
+        (void)unlink(path);
+    return r;
+}
+
+/* The notes, by the engine's address. NULL: there are none. */
+static json_t *read_notes(const char *dir_path)
+{
+    _cleanup_closedir_ DIR *dir = opendir(dir_path);
+    json_t *notes = NULL;
+
+    for (const struct dirent *f; dir && (f = readdir(dir));) {
+        _cleanup_free_ char *path = path_join(dir_path, f->d_name);
+        _cleanup_free_ char *url = NULL;
+        size_t len = 0;
+
+        if (!path || !is_gone_name(f->d_name) ||
+            io_read_file(AT_FDCWD, path, ENGINE_URL_BYTES, &url, &len, NULL) < 0)
+            continue;
+        notes = notes ? notes : json_object();
+        if (!json_object_get(notes, url))
+            (void)json_object_set_new(notes, url, json_array());
+        (void)json_array_append_new(json_object_get(notes, url), json_string(f->d_name));
+    }
+    return notes;
+}
+
+static void retry_names(const char *dir, struct engine *d, json_t *names)
+{
+    json_t *v;
+    size_t i;
+
+    json_array_foreach (names, i, v)
+        if (retry_gone(dir, d, json_string_value(v)) < 0)
+            return;
+}
+
+void docker_retry_forget(struct bh_ctx *ctx, struct engine *d, const char *url)
+{
+    _cleanup_free_ char *dir = path_join(ctx->state_dir, GONE_DIR);
+    _cleanup_json_ json_t *notes = dir ? read_notes(dir) : NULL;
+
+    if (notes)
+        retry_names(dir, d, json_object_get(notes, url));
+}
+
+void docker_forget_rest(struct bh_ctx *ctx)
+{
+    _cleanup_free_ char *dir = path_join(ctx->state_dir, GONE_DIR);
+    _cleanup_json_ json_t *notes = dir ? read_notes(dir) : NULL;
+    int64_t until = clock_mono_ms() + RETRY_ALL_MS;
+    const char *url;
+    json_t *names;
+
+    json_object_foreach (notes, url, names) {
+        _cleanup_engine_ struct engine *d = NULL;
+
+        if (clock_until_ms(until) > 0 &&
+            engine_open(ctx, url, clock_mono_ms() + RETRY_MS, &d, NULL) == 0)
+            retry_names(dir, d, names);
+    }
+}

@@ -1,0 +1,465 @@
+/* The provider docker against an engine that says what a test wants. */
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+
+#include "common/clock.h"
+#include "common/io.h"
+#include "fake_engine.h"
+#include "lib/provider/docker/docker.h"
+#include "lib/provider/provider.h"
+#include "lib/provider/spec.h"
+#include "lib/util/procfs.h"
+#include "lib/util/socket.h"
+
+#define MARK "0123456789abcdef0123456789abcdef"
+#define BOX "00000000000000aa"
+#define ID "1111111111111111111111111111111111111111111111111111111111111111"
+#define OTHER_ID "2222222222222222222222222222222222222222222222222222222222222222"
+#define LABELS "\"Labels\":{\"dev.bellhop.box\":\"" BOX "\",\"dev.bellhop.store\":\"" MARK "\"}"
+
+/* The engine's document of the box's container. */
+#define CONTAINER(status_, started_) \
+    "{\"Id\":\"" ID "\",\"Name\":\"/bellhop-" BOX "\",\"Config\":{" LABELS \
+    "},\"State\":{\"Status\":\"" status_ "\",\"ExitCode\":0,\"Pid\":0,\"StartedAt\":\"" started_ \
+    "\"},\"NetworkSettings\":{}}"
+
+struct stage {
+    struct bh_ctx ctx;
+    struct spec spec;
+    struct provider_box box;
+};
+
+/* A box "one" of the engine in this directory, whose rules are given. */
+static void stage_init(struct stage *s, struct fake_rule *rules)
+{
+    static char here[] = ".";
+    struct bh_create_options o = {.size = sizeof(o), .name = "one", .provider = "docker"};
+    char cwd[512], path[600];
+
+    *s = (struct stage){.ctx = {.cancel_fd = -1, .state_dir = here}};
+    T_INT(spec_from_options(&o, &s->spec, NULL), 0);
+    T_OK(getcwd(cwd, sizeof(cwd)) != NULL);
+    (void)snprintf(path, sizeof(path), "unix://%s/" FAKE_SOCKET, cwd);
+    free(s->spec.engine);
+    s->spec.engine = strdup(path);
+    T_INT(io_write_file(AT_FDCWD, "mark", MARK, strlen(MARK), 0600, false, NULL), 0);
+    s->box = (struct provider_box){.ctx = &s->ctx,
+                                   .id = BOX,
+                                   .name = "one",
+                                   .dir = ".",
+                                   .spec = &s->spec,
+                                   .deadline_mono_ms = clock_mono_ms() + 60000};
+    s->ctx.docker_host = s->spec.engine;
+    fake_engine(rules);
+}
+
+static void stage_done(struct stage *s)
+{
+    spec_done(&s->spec);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    T_INT(io_write_file(AT_FDCWD, path, text, strlen(text), 0600, false, NULL), 0);
+}
+
+/* The record of a start. */
+static void write_record(const char *way, const char *started, unsigned port, int pid)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"way\":\"%s\",\"container\":\"" ID "\",\"started\":\"%s\",\"address\":\"\","
+                   "\"port\":%u,\"pid\":%d,\"pid_start\":%llu}",
+                   way, started, port, pid,
+                   pid ? (unsigned long long)procfs_start_time(pid) : 0ULL);
+    write_text("docker.json", text);
+}
+
+/* ---- its state ---- */
+
+TEST(a_container_that_is_stopping_has_not_ended)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("stopping", "one"), 0, NULL}, {0}};
+    struct provider_run run;
+    struct stage s;
+
+    stage_init(&s, rules);
+    write_record("exec", "one", 0, 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 1);
+    stage_done(&s);
+}
+
+TEST(a_run_that_somebody_else_began_is_none_of_the_box)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("running", "two"), 0, NULL}, {0}};
+    struct provider_run run;
+    struct stage s;
+    char why[100];
+
+    stage_init(&s, rules);
+    write_record("exec", "two", 0, 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 1);
+    write_record("exec", "one", 0, 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    T_INT(provider_docker.pause(&s.box, PROVIDER_PAUSE_FREEZE, NULL), -ERR_PRECONDITION);
+    provider_docker.end_reason(&s.box, why, sizeof(why));
+    T_STR(why, "somebody else started its container again");
+    stage_done(&s);
+}
+
+/* ---- a published port ---- */
+
+static int listen_as(uid_t uid, uint16_t *ret_port)
+{
+    int fds[2], fd = -1;
+
+    T_INT(pipe(fds), 0);
+    if (fork() == 0) {
+        if (setuid(uid) < 0 || socket_listen_tcp(0, &fd, ret_port, NULL) < 0)
+            _exit(1);
+        (void)!write(fds[1], ret_port, sizeof(*ret_port));
+        for (;;)
+            (void)pause();
+    }
+    (void)close(fds[1]);
+    T_INT(read(fds[0], ret_port, sizeof(*ret_port)), sizeof(*ret_port));
+    (void)close(fds[0]);
+    return 0;
+}
+
+/* A container of Docker Desktop: of no process here, and with this port. */
+static void published_container(char *out, size_t size, unsigned port)
+{
+    (void)snprintf(out, size,
+                   "{\"Id\":\"" ID "\",\"Name\":\"/bellhop-" BOX "\",\"Config\":{" LABELS
+                   "},\"State\":{"
+                   "\"Status\":\"running\",\"ExitCode\":0,\"Pid\":0,\"StartedAt\":\"one\"},"
+                   "\"NetworkSettings\":{\"Ports\":{\"4711/tcp\":[{\"HostIp\":\"127.0.0.1\","
+                   "\"HostPort\":\"%u\"}]}}}",
+                   port);
+}
+
+static void way_is(struct stage *s, const char *want)
+{
+    struct docker_container c = {0};
+    struct engine *d = NULL;
+    char *text = NULL, part[40];
+
+    T_INT(docker_open(&s->box, &d, NULL), 0);
+    T_INT(docker_find_container(&s->box, d, &c, NULL), 1);
+    T_INT(docker_record_reach(&s->box, d, &c, NULL), 0);
+    docker_container_done(&c);
+    (void)engine_free(d);
+    T_INT(io_read_file(AT_FDCWD, "docker.json", 4096, &text, NULL, NULL), 0);
+    (void)snprintf(part, sizeof(part), "\"way\":\"%s\"", want);
+    T_OK(strstr(text, part) != NULL);
+    free(text);
+}
+
+#define DESKTOP \
+    "{\"NCPU\":2,\"MemTotal\":1073741824,\"OperatingSystem\":\"Docker " \
+    "Desktop\",\"DefaultRuntime\":\"runc\"}"
+
+TEST(a_published_port_that_the_engine_does_not_name_gets_no_token)
+{
+    char body[1024];
+    struct fake_rule rules[] = {{"GET /info", 200, DESKTOP, 0, NULL},
+                                {"GET /containers/bellhop-" BOX "/json", 200, body, 0, NULL},
+                                {0}};
+    uint16_t ours = 0, other = 0;
+    struct stage s;
+    int fd = -1;
+
+    listen_as(geteuid(), &ours);
+    listen_as(geteuid(), &other);
+    published_container(body, sizeof(body), ours);
+    stage_init(&s, rules);
+    way_is(&s, "published");
+    T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
+    (void)close(fd);
+    /* The container's process lives, and the port is that of something else. */
+    write_record("published", "one", other, getpid());
+    T_INT(provider_docker.dial(&s.box, &fd, NULL), -ERR_UNAVAILABLE);
+    stage_done(&s);
+}
+
+TEST(a_published_port_where_another_user_listens_gets_no_token)
+{
+    char body[1024];
+    struct fake_rule rules[] = {{"GET /info", 200, DESKTOP, 0, NULL},
+                                {"GET /containers/bellhop-" BOX "/json", 200, body, 0, NULL},
+                                {0}};
+    uint16_t port = 0;
+    struct stage s;
+    struct err e = {0};
+    int fd = -1;
+
+    if (geteuid() != 0)
+        return; /* it cannot be another user */
+    listen_as(65534, &port);
+    published_container(body, sizeof(body), port);
+    stage_init(&s, rules);
+    way_is(&s, "exec");
+    write_record("published", "one", port, getpid());
+    T_INT(provider_docker.dial(&s.box, &fd, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "is not the engine's") != NULL);
+    stage_done(&s);
+}
+
+/* ---- creation ---- */
+
+#define INFO \
+    "{\"NCPU\":2,\"MemTotal\":1073741824,\"DefaultRuntime\":\"runc\",\"Runtimes\":{\"runc\":{}," \
+    "\"runsc\":{}}}"
+
+static int create(struct stage *s, struct err *e)
+{
+    struct engine *d = NULL;
+    int r = docker_open(&s->box, &d, e);
+
+    (void)mkdir("image", 0700);
+    write_text("image/manifest.json", "{\"user\":{\"name\":\"user\",\"uid\":1000,\"gid\":1000}}");
+    free(s->spec.image_dir);
+    s->spec.image_dir = strdup("image");
+    if (r == 0)
+        r = docker_create_container(&s->box, d, "bellhop-" BOX, "sha256:" ID, NULL, e);
+    (void)engine_free(d);
+    return r;
+}
+
+TEST(a_name_that_is_free_again_is_taken_and_one_that_never_is_has_an_end)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, INFO, 0, NULL},
+        {"POST /containers/create", 409, "{\"message\":\"the name is in use\"}", 2, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 404, "{}", 1, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("removing", "one"), 1, NULL},
+        {"POST /containers/create", 201, "{\"Id\":\"" ID "\"}", 1, NULL},
+        {"PUT /containers/bellhop-" BOX "/archive", 200, "", 0, NULL},
+        {"POST /containers/create", 409, "{\"message\":\"the name is in use\"}", 0, NULL},
+        {0}};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(create(&s, &e), 0);
+    T_INT(fake_count("POST /containers/create"), 3);
+    T_INT(create(&s, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "is taken") != NULL);
+    stage_done(&s);
+}
+
+/* ---- what is left ---- */
+
+#define ROW(id_, names_) "{\"Id\":\"" id_ "\",\"Names\":[" names_ "]," LABELS "}"
+
+static bool keeps_none(void *arg, const char *id)
+{
+    (void)arg;
+    (void)id;
+    return false;
+}
+
+static bool keeps_all(void *arg, const char *id)
+{
+    (void)arg;
+    (void)id;
+    return true;
+}
+
+TEST(a_container_that_inherited_its_labels_from_a_snapshot_is_nobodys)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/json", 200,
+         "[" ROW(ID, "\"/bellhop-" BOX "\"") "," ROW(OTHER_ID, "\"/someones\", \"/bellhop-" BOX
+                                                               "-newer\"") "]",
+         1, NULL},
+        {"GET /containers/json", 200, "[" ROW(ID, "\"/bellhop-" BOX "-new\"") "]", 0, NULL},
+        {"DELETE /containers/", 204, NULL, 0, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.sweep(&s.ctx, keeps_none, NULL, NULL, NULL, NULL), 0);
+    T_INT(fake_count("DELETE /containers/" ID), 1);
+    T_INT(fake_count("DELETE /containers/"), 1);
+    T_INT(provider_docker.sweep(&s.ctx, keeps_none, NULL, NULL, NULL, NULL), 0);
+    T_INT(fake_count("DELETE /containers/" ID), 2);
+    stage_done(&s);
+}
+
+static void note_gone(const char *name, const char *url)
+{
+    char path[200];
+
+    (void)mkdir("docker-gone", 0700);
+    (void)snprintf(path, sizeof(path), "docker-gone/%s", name);
+    write_text(path, url);
+}
+
+TEST(a_sweep_removes_no_image_and_gc_removes_those_that_are_noted)
+{
+    struct fake_rule rules[] = {{"GET /containers/json", 200, "[]", 0, NULL},
+                                {"DELETE /images/sha256:" ID, 200, "[]", 0, NULL},
+                                {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    note_gone(ID, s.spec.engine);
+    T_INT(provider_docker.sweep(&s.ctx, keeps_all, NULL, NULL, NULL, NULL), 0);
+    T_INT(fake_count("DELETE /"), 0);
+    provider_docker.forget_rest(&s.ctx);
+    T_INT(fake_count("DELETE /images/sha256:" ID), 1);
+    T_OK(access("docker-gone/" ID, F_OK) < 0);
+    stage_done(&s);
+}
+
+TEST(an_image_of_a_commit_that_comes_late_is_removed_later)
+{
+    struct fake_rule rules[] = {
+        {"DELETE /images/bellhop-snapshot:00000000000000bb", 404, "{}", 2, NULL},
+        {"DELETE /images/bellhop-snapshot:00000000000000bb", 200, "[]", 1, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.drop_capture(&s.box, "00000000000000bb", NULL), 0);
+    provider_docker.forget_rest(&s.ctx);
+    T_OK(access("docker-gone/00000000000000bb", F_OK) == 0);
+    provider_docker.forget_rest(&s.ctx);
+    T_INT(fake_count("DELETE /images/"), 3);
+    T_OK(access("docker-gone/00000000000000bb", F_OK) < 0);
+    stage_done(&s);
+}
+
+/* The alarm of a test is shorter than a provider's deadline. */
+TEST(a_removal_does_not_wait_for_an_engine_that_is_silent)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("exited", "one"), 1, NULL},
+        {"DELETE /containers/", 204, NULL, 0, NULL},
+        {"DELETE /images/sha256:" ID, 200, "[]", 0, NULL},
+        {0}};
+    char silent[600];
+    struct stage s;
+    int fd;
+
+    stage_init(&s, rules);
+    T_INT(socket_listen("silent.sock", &fd, NULL), 0);
+    (void)snprintf(silent, sizeof(silent), "%.*ssilent.sock",
+                   (int)(strlen(s.spec.engine) - strlen(FAKE_SOCKET)), s.spec.engine);
+    note_gone(OTHER_ID, silent);
+    note_gone(ID, s.spec.engine);
+    T_INT(provider_docker.destroy(&s.box, NULL), 0);
+    T_OK(access("docker-gone/" ID, F_OK) < 0);
+    T_OK(access("docker-gone/" OTHER_ID, F_OK) == 0);
+    (void)close(fd);
+    stage_done(&s);
+}
+
+/* ---- the engine ---- */
+
+#define PING(headers_) \
+    { \
+        "GET /_ping", 200, "OK", 0, headers_ \
+    }
+
+TEST(an_engine_that_is_too_old_or_too_new_is_refused_and_the_versions_are_named)
+{
+    const struct {
+        const char *headers, *version;
+        int r;
+        const char *message;
+    } rows[] = {
+        {"Api-Version: 1.39\r\n", NULL, -ERR_UNIMPLEMENTED,
+         "the engine has the API 1.39: 1.40 to 1.47 is needed"},
+        {"Api-Version: 1.40\r\n", NULL, 0, NULL},
+        {"Api-Version: 1.47\r\n", NULL, 0, NULL},
+        {"Api-Version: 1.60\r\n", "{\"MinAPIVersion\":\"1.47\"}", 0, NULL},
+        {"Api-Version: 1.60\r\n", "{\"MinAPIVersion\":\"1.48\"}", -ERR_UNIMPLEMENTED,
+         "the engine has the API 1.48 to 1.60: 1.40 to 1.47 is needed"},
+        {"", NULL, -ERR_UNAVAILABLE,
+         "no engine of Docker or Podman answers there: the status is 200"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct fake_rule rules[] = {
+            PING(rows[i].headers), {"GET /version", 200, rows[i].version, 0, NULL}, {0}};
+        struct engine *d = NULL;
+        struct err e = {0};
+        struct stage s;
+
+        (void)unlink(FAKE_SOCKET);
+        stage_init(&s, rules);
+        T_INT(docker_open(&s.box, &d, &e), rows[i].r);
+        if (rows[i].message)
+            T_STR(e.message, rows[i].message);
+        (void)engine_free(d);
+        stage_done(&s);
+    }
+}
+
+TEST(a_refused_attach_is_permission_denied_in_the_engines_words)
+{
+    struct fake_rule rules[] = {
+        {"POST /containers/" ID "/attach", 403, "{\"message\":\"not for you\"}", 0, NULL}, {0}};
+    struct engine *d = NULL;
+    struct err e = {0};
+    struct stage s;
+    int fd = -1;
+
+    stage_init(&s, rules);
+    T_INT(docker_open(&s.box, &d, NULL), 0);
+    T_INT(engine_hijack(d, "/containers/" ID "/attach", NULL, &fd, &e), -ERR_DENIED);
+    T_OK(strstr(e.message, "not for you") != NULL);
+    (void)engine_free(d);
+    stage_done(&s);
+}
+
+static int check_runtime(struct stage *s, const char *runtime, struct err *e)
+{
+    free(s->spec.runtime);
+    s->spec.runtime = strdup(runtime);
+    return provider_docker.check(&s->ctx, &s->spec, e);
+}
+
+TEST(a_runtime_of_podman_is_its_own_and_no_other)
+{
+    struct fake_rule rules[] = {PING("Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n"),
+                                {"GET /info", 200, INFO, 0, NULL},
+                                {"GET /libpod/info", 200, "{\"host\":{}}", 0, NULL},
+                                {0}};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(check_runtime(&s, "runsc", &e), -ERR_PRECONDITION);
+    T_STR(e.field, "runtime");
+    T_OK(strstr(e.message, "Podman runs every container by the runtime") != NULL);
+    T_INT(check_runtime(&s, "auto", &e), 0);
+    T_STR(s.spec.runtime, "runc");
+    T_INT(check_runtime(&s, "runc", &e), 0);
+    stage_done(&s);
+}
+
+TEST(the_facts_of_an_engine_are_asked_for_once_in_a_creation)
+{
+    struct fake_rule rules[] = {{"GET /info", 200, INFO, 0, NULL},
+                                {"POST /containers/create", 201, "{\"Id\":\"" ID "\"}", 0, NULL},
+                                {"PUT /containers/bellhop-" BOX "/archive", 200, "", 0, NULL},
+                                {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(check_runtime(&s, "", NULL), 0);
+    T_INT(create(&s, NULL), 0);
+    T_INT(fake_count("GET /info"), 1);
+    stage_done(&s);
+}
