@@ -1,7 +1,8 @@
 # drivers.bash: the table of the providers that the suite runs against, and their driver without a monitor.
 #
 # A row: the provider's name | options of `bellhop up` for it | options of the driver for it (the keys of drive.c) |
-# the engine that it needs (a case of start_engines), if any
+# the engine that it needs (a case of start_engines), if any | claims of the provider (the words of drive.c) that it
+# lacks with these options, if any
 
 DRIVERS=(
     'oci|--provider oci|network=none|'
@@ -39,13 +40,12 @@ build_drive()
 # start_engines: for setup_file. The engines of all rows.
 start_engines()
 {
-    local row engine
+    local engine
 
     export ENGINES=$BATS_FILE_TMPDIR/engines
     . "$REPO/tests/lib/engines.sh"
-    for row in "${DRIVERS[@]}"; do
-        engine=${row##*|}
-        [ -z "$engine" ] || "$BELLHOP_BUILD/bellhop" image build "$REPO/tests/lib/image" --form oci >/dev/null
+    for engine in $(printf '%s\n' "${DRIVERS[@]}" | cut -d '|' -f 4); do
+        "$BELLHOP_BUILD/bellhop" image build "$REPO/tests/lib/image" --form oci >/dev/null
         case $engine in
         docker)
             start_dockerd
@@ -95,17 +95,47 @@ use_engine()
     export DOCKER_HOST=unix://$socket
 }
 
-# each_driver CASE: runs it for each row. Sets PROVIDER, UP and DRIVE_OPTIONS.
+# use_driver ROW: sets PROVIDER, UP, DRIVE_OPTIONS, engine and LACKS.
+use_driver()
+{
+    local options
+
+    IFS='|' read -r PROVIDER options DRIVE_OPTIONS engine LACKS <<<"$1"
+    read -r -a UP <<<"$options"
+    echo "provider: $PROVIDER $engine"
+    use_engine "$engine"
+}
+
+# each_driver CASE: runs it for each row.
 each_driver()
 {
-    local row options engine
+    local row engine
 
     for row in "${DRIVERS[@]}"; do
-        IFS='|' read -r PROVIDER options DRIVE_OPTIONS engine <<<"$row"
-        read -r -a UP <<<"$options"
-        echo "provider: $PROVIDER $engine"
-        use_engine "$engine"
+        use_driver "$row"
         "$1"
         clear_boxes
     done
+}
+
+# each_driver_at_once CASE: the same for a case that waits for long. Each row has a state directory of its own.
+each_driver_at_once()
+{
+    local row engine pid pids=() failed=0
+
+    for row in "${DRIVERS[@]}"; do
+        (
+            export BELLHOP_STATE_DIR=$BOX_TMP/state-${#pids[@]}
+            mkdir -m 0700 "$BELLHOP_STATE_DIR"
+            trap 'rm -f "$BELLHOP_STATE_DIR/fault"; bellhop ls -q | xargs -r "$BELLHOP" rm -f >/dev/null' EXIT
+            use_driver "$row"
+            "$1"
+            clear_boxes
+        ) >"$BOX_TMP/at-once-${#pids[@]}" 2>&1 3>&- 4>&- &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || failed=1
+    done
+    [ "$failed" -eq 0 ] || fail "$(cat "$BOX_TMP"/at-once-*)"
 }
