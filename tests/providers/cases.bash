@@ -174,7 +174,7 @@ case_exit()
 # OPTION, VALUE, the same for drive.c, what status must show in force of it, and a command that must fail under the limit, if one is quick.
 LIMITS=(
     'memory|134217728|memory=134217728|.memory_bytes == 134217728|python3 -c "x = bytearray(300 << 20); print(len(x))"'
-    'pids|64|pids=64|.pids == 64|for i in $(seq 100); do sleep 600 & done; wait -n'
+    'pids|64|pids=64|.pids == 64|python3 -c "import subprocess; [subprocess.Popen([\"sleep\", \"600\"]) for i in range(100)]"'
     'cpus|0.5|cpu=500|.cpu_millis == 500|'
     'disk|1G|disk=1073741824|.disk_bytes == 1073741824 or .disk_limited_by == "monitor"|'
 )
@@ -403,7 +403,7 @@ case_snapshot()
             engine_objects >"$BOX_TMP/before"
             run -9 bellhop snapshot one --name "$state" --json
             is_named snapshot
-            run -9 bellhop fork one --name two --json
+            run -9 bellhop fork one two --json
             is_named snapshot
             [ "$(bellhop ls -q)" = one ]
             engine_objects | diff "$BOX_TMP/before" -
