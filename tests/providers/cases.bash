@@ -42,14 +42,8 @@ drive_box() # ID
     drive start "$1"
 }
 
-# first_pid ID: the box's first process on this machine; fails if it does not run.
-first_pid()
-{
-    if [ "$PROVIDER" = kubernetes ]; then kube_pid "$1"; else drive pid "$1"; fi
-}
-
-# claims WORD: whether the provider says that it can (the words of drive.c), and the row does not lack it.
-claims() { [[ " $LACKS " != *" $1 "* ]] && drive claims "$A" | grep -qxF "$1"; }
+# claims WORD: whether the provider says that it can, with the options of the row (the words of drive.c).
+claims() { drive claims "$A" | grep -qxF "$1"; }
 
 up() # [OPTION...]
 {
@@ -79,23 +73,6 @@ left_nothing()
     [ -z "$(bellhop ls -q)" ] || fail "$PROVIDER: left behind: $(bellhop ls)"
     no_traces || wait_for 10 no_traces || fail "$PROVIDER: left behind: $(traces)"
     [ -z "$(engine_objects)" ] || fail "$PROVIDER: left behind: $(engine_objects)"
-}
-
-# engine_objects: containers, images, volumes and networks of this state directory in the engine in force, or its
-# Kubernetes objects. Without a mark it has made none.
-engine_objects()
-{
-    local kind filter mark
-
-    [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
-    mark=dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")
-    [ "$PROVIDER" != kubernetes ] || kube_objects "$mark"
-    [ -n "${DOCKER_HOST:-}" ] || return 0
-    filter=$(jq -rn --arg mark "$mark" '{"label": [$mark]} | tojson | @uri')
-    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
-        curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter" | jq -r '.[].Id'
-    done
-    curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
 }
 
 is_answering() { drive health "$1" 2>/dev/null; } # ID
@@ -314,7 +291,7 @@ case_death()
     cause=$(jq -r .cause "$BOX_TMP/status")
     [ -n "$cause" ]
     ! claims exit || [ "$cause" = "the box's first process was killed by signal 9" ] || fail "$PROVIDER: $cause"
-    bellhop events one | tail -n 1 | grep -F "$cause"
+    bellhop events one | tail -n 1 | grep -F "$cause" || fail "$PROVIDER: $(bellhop events one)"
     [ "$(bellhop exec one -- cat file)" = kept ]
     is_state running
 }

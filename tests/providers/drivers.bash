@@ -1,8 +1,7 @@
 # drivers.bash: the table of the providers that the suite runs against, and their driver without a monitor.
 #
 # A row: the provider's name | options of `bellhop up` for it | options of the driver for it (the keys of drive.c) |
-# the engine that it needs (a case of start_engines), if any | claims of the provider (the words of drive.c) that it
-# lacks with these options, if any
+# the engine that it needs, if any (a case of start_engines, use_engine, first_pid and engine_objects)
 
 DRIVERS=(
     'oci|--provider oci|network=none|'
@@ -58,7 +57,7 @@ start_engines()
             ;;
         rootless_docker) start_rootless_dockerd ;;
         rootless_podman) start_rootless_podman ;;
-        kubernetes) start_boxes_cluster ;;
+        kubernetes) start_boxes_cluster --nodes "${KUBERNETES_NODES:-2}" ;;
         kubernetes_proxy) start_kubectl_proxy ;;
         esac
     done
@@ -95,12 +94,46 @@ use_engine()
     export DOCKER_HOST=unix://$socket
 }
 
-# use_driver ROW: sets PROVIDER, UP, DRIVE_OPTIONS, engine and LACKS.
+# first_pid ID: the box's first process on this machine; fails if it does not run.
+first_pid()
+{
+    case $engine in
+    kubernetes*) kube_pid "$1" ;;
+    *) drive pid "$1" ;;
+    esac
+}
+
+# engine_objects: containers, images, volumes and networks of this state directory in the engine in force, or its
+# Kubernetes objects. Without a mark it has made none.
+engine_objects()
+{
+    local mark
+
+    [ -n "$engine" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
+    mark=dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")
+    case $engine in
+    kubernetes*) kube_objects "$mark" ;;
+    *) docker_objects "$mark" ;;
+    esac
+}
+
+docker_objects() # LABEL
+{
+    local kind filter
+
+    filter=$(jq -rn --arg label "$1" '{"label": [$label]} | tojson | @uri')
+    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
+        curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter" | jq -r '.[].Id'
+    done
+    curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
+}
+
+# use_driver ROW: sets PROVIDER, UP, DRIVE_OPTIONS and engine.
 use_driver()
 {
     local options
 
-    IFS='|' read -r PROVIDER options DRIVE_OPTIONS engine LACKS <<<"$1"
+    IFS='|' read -r PROVIDER options DRIVE_OPTIONS engine <<<"$1"
     read -r -a UP <<<"$options"
     echo "provider: $PROVIDER $engine"
     use_engine "$engine"
