@@ -121,7 +121,7 @@ docker_objects() # LABEL
 {
     local kind filter
 
-    filter=$(jq -rn --arg label "$1" '{"label": [$label]} | tojson | @uri')
+    filter=$(jq -rn --arg mark "$1" '{"label": [$mark]} | tojson | @uri')
     for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
         curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter" | jq -r '.[].Id'
     done

@@ -162,14 +162,10 @@ static const struct {
     int (*probe)(struct bh_ctx *, const char *, struct provider_facts *, struct err *);
     int (*sweep)(struct bh_ctx *, bool (*)(void *, const char *), void *,
                  void (*)(void *, const char *), void *, struct err *);
-} of_row[] = {{fault_probe_0, fault_sweep_0},
-              {fault_probe_1, fault_sweep_1},
-              {fault_probe_2, fault_sweep_2},
-              {fault_probe_3, fault_sweep_3},
-              {fault_probe_4, fault_sweep_4},
-              {fault_probe_5, fault_sweep_5},
-              {fault_probe_6, fault_sweep_6},
-              {fault_probe_7, fault_sweep_7}};
+} of_row[] = {{fault_probe_0, fault_sweep_0}, {fault_probe_1, fault_sweep_1},
+              {fault_probe_2, fault_sweep_2}, {fault_probe_3, fault_sweep_3},
+              {fault_probe_4, fault_sweep_4}, {fault_probe_5, fault_sweep_5},
+              {fault_probe_6, fault_sweep_6}, {fault_probe_7, fault_sweep_7}};
 
 static const struct provider *make_faulty(const struct provider *real)
 {
