@@ -1,16 +1,24 @@
 # cases.bash: what a provider promises in provider.h, by itself and through `bellhop`: a case a function, for each_driver of
 # drivers.bash. A new provider gets a row there and no case of its own here. Used by conformance.bats, and by
-# tests/engines/conformance.bats for the engines that are slow to start.
+# tests/engines/conformance.bats for the engines that are slow to start. cases_session.bash has more of them.
 
 load ../lib/box
 load ../lib/kubernetes
+load ../providers/cases_session
 
-# In a file: setup_file() { cases_setup_file; }, teardown_file() { stop_all_engines; } and those of box.bash.
+# In a file: setup_file() { cases_setup_file; }, teardown_file() { cases_teardown_file; } and those of box.bash.
 cases_setup_file()
 {
     [ "$(id -u)" -eq 0 ] || skip "needs root"
     build_drive
+    build_faulty
     start_engines
+}
+
+cases_teardown_file()
+{
+    [ -z "${FAULTY_DIR:-}" ] || rm -rf --one-file-system "$FAULTY_DIR"
+    stop_all_engines
 }
 
 A=00000000000000aa
@@ -34,13 +42,7 @@ drive_box() # ID
     drive start "$1"
 }
 
-# first_pid ID: the box's first process on this machine; fails if it does not run.
-first_pid()
-{
-    if [ "$PROVIDER" = kubernetes ]; then kube_pid "$1"; else drive pid "$1"; fi
-}
-
-# claims WORD: whether the provider says that it can (the words of drive.c).
+# claims WORD: whether the provider says that it can, with the options of the row (the words of drive.c).
 claims() { drive claims "$A" | grep -qxF "$1"; }
 
 up() # [OPTION...]
@@ -62,23 +64,15 @@ clear_boxes()
         bellhop rm "$name" >/dev/null
     done
     bellhop gc >/dev/null
-    no_traces || wait_for 10 no_traces || fail "$PROVIDER: left behind: $(traces)"
-    [ -z "$(engine_traces)" ] || fail "$PROVIDER: left behind: $(engine_traces)"
+    left_nothing
 }
 
-# engine_traces: containers, images, volumes and networks in the engine with the mark of this test's state directory.
-engine_traces()
+# left_nothing: no box, and nothing of one on this machine or in the engine.
+left_nothing()
 {
-    local kind filter
-
-    [ "$PROVIDER" != kubernetes ] || [ ! -e "$BELLHOP_STATE_DIR/mark" ] ||
-        kube_objects "dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")"
-    [ -n "${DOCKER_HOST:-}" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
-    filter=$(jq -rn --arg mark "dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")" '{"label": [$mark]} | tojson | @uri')
-    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
-        curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter" | jq -r '.[].Id'
-    done
-    curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
+    [ -z "$(bellhop ls -q)" ] || fail "$PROVIDER: left behind: $(bellhop ls)"
+    no_traces || wait_for 10 no_traces || fail "$PROVIDER: left behind: $(traces)"
+    [ -z "$(engine_objects)" ] || fail "$PROVIDER: left behind: $(engine_objects)"
 }
 
 is_answering() { drive health "$1" 2>/dev/null; } # ID
@@ -142,66 +136,6 @@ case_twice_by_bellhop()
     bellhop rm --force one
 }
 
-case_files()
-{
-    up
-    head -c 3000001 /dev/urandom >"$BOX_TMP/file"
-    : >"$BOX_TMP/empty"
-    for name in file empty; do
-        bellhop put one "$BOX_TMP/$name" ":$name"
-        rm -rf "$BOX_TMP/back"
-        bellhop get one ":$name" "$BOX_TMP/back"
-        cmp "$BOX_TMP/$name" "$BOX_TMP/back/$name"
-        bellhop exec -n one -- cat "$name" | cmp - "$BOX_TMP/$name"
-        bellhop exec one -- sh -c 'cat >copy; cat copy' <"$BOX_TMP/$name" | cmp - "$BOX_TMP/$name"
-    done
-}
-
-# Answers what it was sent, turned round, once the client has ended its half.
-SERVER='
-import socket, sys
-s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-while True:
-    c, _ = s.accept()
-    got = b""
-    while piece := c.recv(65536):
-        got += piece
-    c.sendall(got[::-1])
-    c.close()
-'
-
-# half_close URL: sends a megabyte, ends its half and wants all of the answer.
-half_close()
-{
-    python3 - "$1" <<'P'
-import os, socket, sys, urllib.parse
-u = urllib.parse.urlsplit(sys.argv[1])
-sent = os.urandom(1 << 20)
-with socket.create_connection((u.hostname, u.port), 60) as s:
-    s.sendall(sent)
-    s.shutdown(socket.SHUT_WR)
-    got = b""
-    while piece := s.recv(65536):
-        got += piece
-assert got == sent[::-1], len(got)
-P
-}
-
-case_ports()
-{
-    local port url
-
-    up
-    port=$(free_port)
-    bellhop exec -d one -- python3 -c "$SERVER" "$port"
-    bellhop wait-port one "$port"
-    url=$(bellhop url one --port "$port")
-    half_close "$url"
-    half_close "$url"
-    bellhop stop one
-    ! half_close "$url" 2>/dev/null || fail "a stopped box answered"
-}
-
 case_exit()
 {
     up
@@ -214,22 +148,35 @@ case_exit()
     run -124 bellhop exec --timeout 1s one -- sleep 600
 }
 
-# OPTION VALUE, what status must show in force of it, and a command that must fail under the limit, if one is quick.
+# OPTION, VALUE, the same for drive.c, what status must show in force of it, and a command that must fail under the limit, if one is quick.
 LIMITS=(
-    'memory|134217728|.memory_bytes == 134217728|python3 -c "x = bytearray(300 << 20); print(len(x))"'
-    'pids|64|.pids == 64|for i in $(seq 100); do sleep 600 & done; wait -n'
-    'cpus|0.5|.cpu_millis == 500|'
-    'disk|1G|.disk_bytes == 1073741824 or .disk_limited_by == "monitor"|'
+    'memory|134217728|memory=134217728|.memory_bytes == 134217728|python3 -c "x = bytearray(300 << 20); print(len(x))"'
+    'pids|64|pids=64|.pids == 64|python3 -c "import subprocess; [subprocess.Popen([\"sleep\", \"600\"]) for i in range(100)]"'
+    'cpus|0.5|cpu=500|.cpu_millis == 500|'
+    'disk|1G|disk=1073741824|.disk_bytes == 1073741824 or .disk_limited_by == "monitor"|'
 )
 
-# is_refused OPTION VALUE: by name, and nothing is made.
+# is_refused OPTION [VALUE]: by name, and nothing is made.
 is_refused()
 {
-    run bellhop up --name one --agent none --empty "${UP[@]}" --json "--$1" "$2"
-    [ "$status" -eq 9 ] || fail "$PROVIDER: --$1 $2: status $status, $output"
+    run bellhop up --name one --agent none --empty "${UP[@]}" --json "--$1" "${@:2}"
+    [ "$status" -eq 9 ] || fail "$PROVIDER: --$*: status $status, $output"
+    is_named "$1"
+    left_nothing
+}
+
+# is_named FIELD: the error in $output is about it.
+is_named()
+{
     [[ "$output" == *'"code":"unimplemented"'* && "$output" == *"\"field\":\"$1\""* ]] || fail "$PROVIDER: $output"
-    [ -z "$(bellhop ls -q)" ]
-    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ]
+}
+
+# is_refused_by_driver OPTION KEY=VALUE: the same without `bellhop`.
+is_refused_by_driver()
+{
+    run drive prepare "$A" "$2"
+    [ "$status" -eq 1 ] && [[ "$output" == "unimplemented: $1: "* ]] || fail "$PROVIDER: $2: $output"
+    left_nothing
 }
 
 # is_refused_by_engine OPTION VALUE: an ordinary user's engine cannot limit without cgroup v2, and says so by name.
@@ -257,12 +204,13 @@ can_pause()
 
 case_limits()
 {
-    local row option value shown breach
+    local row option value key shown breach
 
     for row in "${LIMITS[@]}"; do
-        IFS='|' read -r option value shown breach <<<"$row"
+        IFS='|' read -r option value key shown breach <<<"$row"
         claims "limit=$option" || {
             is_refused "$option" "$value"
+            is_refused_by_driver "$option" "$key"
             continue
         }
         ! is_refused_by_engine "$option" "$value" || continue
@@ -278,6 +226,7 @@ case_limits()
     for value in user none host; do
         claims "network=$value" || {
             is_refused network "$value"
+            is_refused_by_driver network "network=$value"
             continue
         }
         up --network "$value"
@@ -342,7 +291,8 @@ case_death()
     cause=$(jq -r .cause "$BOX_TMP/status")
     [ -n "$cause" ]
     ! claims exit || [ "$cause" = "the box's first process was killed by signal 9" ] || fail "$PROVIDER: $cause"
-    bellhop events one | tail -n 1 | grep -F "$cause"
+    # A command that asked in that moment may have left a fault behind it.
+    [ "$(bellhop events one --json | jq -r '[.events[] | select(.before != .after)][-1].cause')" = "$cause" ]
     [ "$(bellhop exec one -- cat file)" = kept ]
     is_state running
 }
@@ -428,8 +378,13 @@ case_snapshot()
         if claims snapshots; then
             bellhop snapshot one --name "$state"
         else
+            engine_objects >"$BOX_TMP/before"
             run -9 bellhop snapshot one --name "$state" --json
-            [[ "$output" == *'"code":"unimplemented"'* && "$output" == *'"field":"snapshot"'* ]] || fail "$PROVIDER: $output"
+            is_named snapshot
+            run -9 bellhop fork one two --json
+            is_named snapshot
+            [ "$(bellhop ls -q)" = one ]
+            engine_objects | diff "$BOX_TMP/before" -
         fi
         is_state "$state"
         [ "$state" = paused ] || [ "$(drive find "$ID")" = "$state" ]
@@ -447,26 +402,59 @@ case_snapshot()
     done
 }
 
+# OPTION, VALUE, the claim that it needs, the same for drive.c, and a command that succeeds if it is in force
+OPTIONS=(
+    'read-only||read_only|read_only=1|grep -Eq "^[^ ]+ / [^ ]+ ro[, ]" /proc/self/mounts'
+    'privilege|strict|privileges|privilege=strict|grep -Eq "^NoNewPrivs:[[:space:]]*1" /proc/self/status'
+    'image|host|host_image|image=host|true'
+    'image|tests|image|image=tests|true'
+    'runtime|runc|runtimes|runtime=runc|true'
+    'on-idle|pause|pause||true'
+)
+
 # Options of a new box besides limits and networks (case_limits) and --repo (tests/host/repo.bats).
 case_options()
 {
-    local left_ms options
+    local row option value claim key check
 
     up -e A=1 -e "B=two words" -l team=x --timeout 3m
     [ "$(bellhop exec one -- sh -c 'echo "$A $B"')" = "1 two words" ]
     [ "$(bellhop status one --json | jq -r '.labels.team, .options.timeout_ms')" = "x
 180000" ]
-    left_ms=$(($(bellhop status one --json | jq .deadline_ms) - $(date +%s%3N)))
-    [ "$left_ms" -gt 60000 ]
-    [ "$left_ms" -le 180000 ]
+    has_left_ms 60000 180000
+    bellhop keep one --for 1h
+    has_left_ms 3000000 3600000
     bellhop rm one
-    if claims runtimes; then
-        up --runtime runc
-        [ "$(bellhop status one --json | jq -r .options.runtime)" = runc ]
+    for row in "${OPTIONS[@]}"; do
+        IFS='|' read -r option value claim key check <<<"$row"
+        claims "$claim" || {
+            is_refused "$option" ${value:+"$value"}
+            [ -z "$key" ] || is_refused_by_driver "$option" "$key"
+            continue
+        }
+        ! is_refused_by_engine "$option" ${value:+"$value"} || continue
+        up "--$option" ${value:+"$value"}
+        [ -z "$value" ] || bellhop status one --json | jq -e --arg option "${option//-/_}" --arg value "$value" \
+            '(.options + .)[$option] == $value' || fail "$PROVIDER: --$option: $(bellhop status one --json)"
+        bellhop exec one -c "$check" || fail "$PROVIDER: --$option $value is not in force"
         bellhop rm one
-    else
-        is_refused runtime runc
-    fi
+    done
+}
+
+# has_left_ms LEAST MOST: until the end of its time.
+has_left_ms()
+{
+    local left_ms
+
+    left_ms=$(($(bellhop status one --json | jq .deadline_ms) - $(date +%s%3N)))
+    [ "$left_ms" -gt "$1" ] && [ "$left_ms" -le "$2" ]
+}
+
+# A snapshot makes boxes of its own provider alone.
+case_from()
+{
+    local options
+
     if claims snapshots; then options=("${UP[@]}"); else options=(--provider oci); fi
     bellhop up --name source "${options[@]}" --agent none --empty >/dev/null 2>&1
     bellhop exec source -- sh -c 'echo of the snapshot >file'
@@ -482,4 +470,129 @@ case_options()
         [ -z "$(bellhop ls -q)" ]
     fi
     bellhop snapshots rm s
+}
+
+# Stop, pause and rm are three things. A pause keeps the processes where it is claimed, and is refused by name elsewhere;
+# a stop keeps the disk alone; rm leaves nothing, whatever the box is then.
+case_ends()
+{
+    local pid state
+
+    up
+    pid=$(first_pid "$ID")
+    bellhop exec one -- sh -c 'echo kept >file'
+    if can_pause; then
+        is_state paused
+        [ "$(first_pid "$ID")" = "$pid" ]
+        [ "$(bellhop exec one -- cat file)" = kept ]
+    else
+        engine_objects >"$BOX_TMP/before"
+        run -9 bellhop pause --level freeze one --json
+        is_named level
+        engine_objects | diff "$BOX_TMP/before" -
+    fi
+    is_state running
+    [ "$(first_pid "$ID")" = "$pid" ]
+    bellhop pause --level disk one
+    is_state stopped
+    is_gone "$pid" || wait_for 5 is_gone "$pid"
+    bellhop resume one
+    is_state running
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    for state in running stopped paused; do
+        case $state in
+        stopped)
+            up
+            bellhop stop one
+            ;;
+        paused)
+            claims pause || continue
+            up
+            can_pause || continue
+            ;;
+        esac
+        is_state "$state"
+        bellhop rm one
+        left_nothing
+    done
+}
+
+# lose_disk: somebody else removes the disk of the box.
+lose_disk()
+{
+    bellhop stop one
+    drive destroy "$ID"
+    rm -rf --one-file-system "$BELLHOP_STATE_DIR/boxes/$ID"
+}
+
+# A box whose disk is gone is gone, typed, and made anew where that was asked for.
+case_gone()
+{
+    local old
+
+    up
+    lose_disk
+    run -3 bellhop start one --json
+    jq -e '.error | .code == "not_found" and (.detail | fromjson | .gone.cause == "its disk is gone")' <<<"$output" ||
+        fail "$PROVIDER: $output"
+    left_nothing
+    up --on-gone recreate
+    old=$ID
+    lose_disk
+    [ "$(bellhop exec one -- echo again)" = again ]
+    ID=$(bellhop status one --json | jq -r .id)
+    BOX_IDS+=("$ID")
+    [ "$ID" != "$old" ]
+    [ "$(drive find "$ID")" = running ]
+}
+
+# Two stores on one engine: the gc of one leaves the boxes of the other alone, also when that store is lost. What no
+# store knows is reported.
+case_stores()
+{
+    local other=$BOX_TMP/other id
+
+    theirs() { BELLHOP_STATE_DIR=$other "$@"; }
+    up
+    theirs bellhop up --name theirs --agent none --empty "${UP[@]}" >/dev/null 2>&1
+    id=$(theirs bellhop status theirs --json | jq -r .id)
+    BOX_IDS+=("$id")
+    mkdir "$BOX_TMP/away"
+    mv "$other"/store.db* "$BOX_TMP/away"
+    bellhop gc
+    theirs bellhop gc >"$BOX_TMP/gc"
+    grep -F "'$other/boxes/$id' is of a box that the store does not know" "$BOX_TMP/gc" || fail "$(cat "$BOX_TMP/gc")"
+    [ "$(drive find "$ID")" = running ]
+    [ "$(theirs drive find "$id")" = running ]
+    rm -f "$other"/store.db*
+    mv "$BOX_TMP/away"/store.db* "$other"
+    [ "$(theirs bellhop exec theirs -- echo theirs)" = theirs ]
+    theirs bellhop rm theirs
+    theirs bellhop gc
+    [ "$(theirs engine_objects)" = "" ]
+    [ "$(bellhop exec one -- echo mine)" = mine ]
+    bellhop rm one
+    rm -rf --one-file-system "$BOX_TMP/away" "$other"
+}
+
+# The list of boxes, the provider's health, and a box that is named with its provider.
+case_list()
+{
+    local name
+
+    bellhop providers --json | jq -e --arg name "$PROVIDER" '.providers[] | select(.name == $name) | .usable'
+    [[ "$(drive probe "$A")" == "usable "* ]]
+    up
+    bellhop up --name two --agent none --empty "${UP[@]}" >/dev/null 2>&1
+    BOX_IDS+=("$(bellhop status two --json | jq -r .id)")
+    bellhop stop two
+    [ "$(bellhop ls --json | jq -r '.boxes | sort_by(.name)[] | "\(.name) \(.provider) \(.state)"')" = "one $PROVIDER running
+two $PROVIDER stopped" ]
+    [ "$(bellhop exec "$PROVIDER/one" -- echo here)" = here ]
+    for name in $(bellhop providers --json | jq -r '.providers[].name') nobody; do
+        [ "$name" != "$PROVIDER" ] || continue
+        run -2 bellhop rm "$name/one" --json
+        [[ "$output" == *'"field":"name"'* ]] || fail "$PROVIDER: $output"
+    done
+    [ "$(drive find "$ID")" = running ]
 }

@@ -10,7 +10,7 @@ bats_require_minimum_version 1.5.0
 DRIVERS+=("${DRIVER_DOCKER[@]}")
 
 setup_file() { cases_setup_file; }
-teardown_file() { stop_all_engines; }
+teardown_file() { cases_teardown_file; }
 setup() { box_setup; }
 teardown() { box_teardown; }
 
@@ -65,4 +65,33 @@ teardown() { box_teardown; }
 
 @test "variables, labels, time, runtime and snapshot of a new box are in force, or refused by name, with every provider" {
     each_driver case_options
+    each_driver case_from
+}
+
+@test "arguments, variables and the directory of a command arrive byte for byte with every provider" {
+    each_driver case_arguments
+}
+
+@test "after up a session works through the URL alone, with every other function of the provider broken" {
+    each_driver case_url_alone
+}
+
+@test "a box is made, found, started once and used in this order, and one that cannot be used is removed, with every provider" {
+    each_driver case_order
+}
+
+@test "pause, stop and rm are three things, or refused by name, and rm leaves nothing, with every provider" {
+    each_driver case_ends
+}
+
+@test "a box whose disk somebody removed is gone, typed, and made anew where that was asked for, with every provider" {
+    each_driver case_gone
+}
+
+@test "two stores leave each other's boxes alone, also when one of them is lost, with every provider" {
+    each_driver case_stores
+}
+
+@test "boxes are listed, and one that is named with its provider is no box of another, with every provider" {
+    each_driver case_list
 }

@@ -1,9 +1,9 @@
 /*
  * drive: drives a provider without a monitor, for the tests of the provider itself.
- *   drive STATE_DIR AGENT (probe|prepare|start|stop|destroy|find|pid|health|inspect|sweep) [KEY=VALUE...]
+ *   drive STATE_DIR AGENT (claims|probe|prepare|start|stop|destroy|find|pid|health|inspect|sweep) [KEY=VALUE...]
  * The engine of a provider that has one is DOCKER_HOST's, or KUBE_PLACE's with KUBE_NAMESPACE.
- * Keys: provider (default: oci), image, image_dir, runtime, network, privilege, dest, memory, cpu, pids, allow (repeated),
- * env (repeated), id, name, grace.
+ * Keys: provider (default: oci), image, image_dir, runtime, network, privilege, dest, memory, cpu, disk, pids, read_only,
+ * allow (repeated), env (repeated), id, name, grace.
  */
 #include <fcntl.h>
 #include <jansson.h>
@@ -42,14 +42,19 @@ static int set_option(struct drive *d, const char *key, const char *value)
     struct {
         const char *key;
         char **field;
-    } texts[] = {{"image", &d->spec.image},         {"image_dir", &d->spec.image_dir},
-                 {"runtime", &d->spec.runtime},     {"network", &d->spec.network},
-                 {"privilege", &d->spec.privilege}, {"dest", &d->spec.dest}};
+        unsigned asked; /* enum spec_asked */
+    } texts[] = {{"image", &d->spec.image, SPEC_ASKED_IMAGE},
+                 {"image_dir", &d->spec.image_dir, 0},
+                 {"runtime", &d->spec.runtime, SPEC_ASKED_RUNTIME},
+                 {"network", &d->spec.network, SPEC_ASKED_NETWORK},
+                 {"privilege", &d->spec.privilege, SPEC_ASKED_PRIVILEGE},
+                 {"dest", &d->spec.dest, SPEC_ASKED_DEST}};
     uint64_t n = 0;
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)
         if (str_eq(texts[i].key, key)) {
             set_text(texts[i].field, value);
+            d->spec.asked |= texts[i].asked;
             return 0;
         }
     if (str_eq(key, "provider")) {
@@ -71,9 +76,14 @@ static int set_option(struct drive *d, const char *key, const char *value)
         d->spec.memory_bytes = n;
     else if (str_eq(key, "cpu"))
         d->spec.cpu_millis = (uint32_t)n;
-    else if (str_eq(key, "pids"))
+    else if (str_eq(key, "disk"))
+        d->spec.disk_bytes = n;
+    else if (str_eq(key, "read_only"))
+        d->spec.read_only = n;
+    else if (str_eq(key, "pids")) {
         d->spec.pids = (uint32_t)n;
-    else if (str_eq(key, "grace"))
+        d->spec.asked |= SPEC_ASKED_PIDS;
+    } else if (str_eq(key, "grace"))
         d->grace_ms = (int)n;
     else
         return -1;
@@ -227,6 +237,10 @@ static void cmd_claims(const struct provider *p)
         {"isolates", p->isolates},
         {"snapshots", p->has_snapshots},
         {"runtimes", p->has_runtimes},
+        {"image", p->image != PROVIDER_IMAGE_NONE},
+        {"host_image", p->has_host_image},
+        {"read_only", p->has_read_only},
+        {"privileges", p->has_privileges},
         {"shares_machine", p->shares_machine},
         {"publishes_ports", p->publishes_ports},
         {"network=user", p->networks & PROVIDER_NETWORK_USER},
@@ -237,6 +251,7 @@ static void cmd_claims(const struct provider *p)
         {"limit=disk", p->limits & PROVIDER_LIMIT_DISK},
         {"limit=pids", p->limits & PROVIDER_LIMIT_PIDS},
         {"pause", p->pauses & PROVIDER_PAUSE_FREEZE},
+        {"dial", p->dial != NULL},
         {"exit", p->exit != PROVIDER_EXIT_UNKNOWN},
     };
 

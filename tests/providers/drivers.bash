@@ -1,7 +1,7 @@
 # drivers.bash: the table of the providers that the suite runs against, and their driver without a monitor.
 #
 # A row: the provider's name | options of `bellhop up` for it | options of the driver for it (the keys of drive.c) |
-# the engine that it needs (a case of start_engines), if any
+# the engine that it needs, if any (a case of start_engines, use_engine, first_pid and engine_objects)
 
 DRIVERS=(
     'oci|--provider oci|network=none|'
@@ -39,13 +39,12 @@ build_drive()
 # start_engines: for setup_file. The engines of all rows.
 start_engines()
 {
-    local row engine
+    local engine
 
     export ENGINES=$BATS_FILE_TMPDIR/engines
     . "$REPO/tests/lib/engines.sh"
-    for row in "${DRIVERS[@]}"; do
-        engine=${row##*|}
-        [ -z "$engine" ] || "$BELLHOP_BUILD/bellhop" image build "$REPO/tests/lib/image" --form oci >/dev/null
+    for engine in $(printf '%s\n' "${DRIVERS[@]}" | cut -d '|' -f 4); do
+        "$BELLHOP_BUILD/bellhop" image build "$REPO/tests/lib/image" --form oci >/dev/null
         case $engine in
         docker)
             start_dockerd
@@ -58,7 +57,7 @@ start_engines()
             ;;
         rootless_docker) start_rootless_dockerd ;;
         rootless_podman) start_rootless_podman ;;
-        kubernetes) start_boxes_cluster ;;
+        kubernetes) start_boxes_cluster --nodes "${KUBERNETES_NODES:-2}" ;;
         kubernetes_proxy) start_kubectl_proxy ;;
         esac
     done
@@ -95,17 +94,81 @@ use_engine()
     export DOCKER_HOST=unix://$socket
 }
 
-# each_driver CASE: runs it for each row. Sets PROVIDER, UP and DRIVE_OPTIONS.
+# first_pid ID: the box's first process on this machine; fails if it does not run.
+first_pid()
+{
+    case $engine in
+    kubernetes*) kube_pid "$1" ;;
+    *) drive pid "$1" ;;
+    esac
+}
+
+# engine_objects: containers, images, volumes and networks of this state directory in the engine in force, or its
+# Kubernetes objects. Without a mark it has made none.
+engine_objects()
+{
+    local mark
+
+    [ -n "$engine" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
+    mark=dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")
+    case $engine in
+    kubernetes*) kube_objects "$mark" ;;
+    *) docker_objects "$mark" ;;
+    esac
+}
+
+docker_objects() # LABEL
+{
+    local kind filter
+
+    filter=$(jq -rn --arg mark "$1" '{"label": [$mark]} | tojson | @uri')
+    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
+        curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter" | jq -r '.[].Id'
+    done
+    curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
+}
+
+# use_driver ROW: sets PROVIDER, UP, DRIVE_OPTIONS and engine.
+use_driver()
+{
+    local options
+
+    IFS='|' read -r PROVIDER options DRIVE_OPTIONS engine <<<"$1"
+    read -r -a UP <<<"$options"
+    echo "provider: $PROVIDER $engine"
+    use_engine "$engine"
+}
+
+# each_driver CASE: runs it for each row.
 each_driver()
 {
-    local row options engine
+    local row engine
 
     for row in "${DRIVERS[@]}"; do
-        IFS='|' read -r PROVIDER options DRIVE_OPTIONS engine <<<"$row"
-        read -r -a UP <<<"$options"
-        echo "provider: $PROVIDER $engine"
-        use_engine "$engine"
+        use_driver "$row"
         "$1"
         clear_boxes
     done
+}
+
+# each_driver_at_once CASE: the same for a case that waits for long. Each row has a state directory of its own.
+each_driver_at_once()
+{
+    local row engine pid pids=() failed=0
+
+    for row in "${DRIVERS[@]}"; do
+        (
+            export BELLHOP_STATE_DIR=$BOX_TMP/state-${#pids[@]}
+            mkdir -m 0700 "$BELLHOP_STATE_DIR"
+            trap 'rm -f "$BELLHOP_STATE_DIR/fault"; bellhop ls -q | xargs -r "$BELLHOP" rm -f >/dev/null' EXIT
+            use_driver "$row"
+            "$1"
+            clear_boxes
+        ) >"$BOX_TMP/at-once-${#pids[@]}" 2>&1 3>&- 4>&- &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || failed=1
+    done
+    [ "$failed" -eq 0 ] || fail "$(cat "$BOX_TMP"/at-once-*)"
 }

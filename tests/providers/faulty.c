@@ -1,5 +1,5 @@
 /*
- * faulty: stands between the host's programs and every provider, for faults.bats. Linked with
+ * faulty: stands between the host's programs and every provider, for the tests of this folder. Linked with
  * --wrap=provider_find,--wrap=provider_at, so that any provider has it without knowing.
  *
  * STATE_DIR/fault has a line "FUNCTION MODE" for each function that is to go wrong:
@@ -153,15 +153,19 @@ FAULTS_OF_ROW(0)
 FAULTS_OF_ROW(1)
 FAULTS_OF_ROW(2)
 FAULTS_OF_ROW(3)
+FAULTS_OF_ROW(4)
+FAULTS_OF_ROW(5)
+FAULTS_OF_ROW(6)
+FAULTS_OF_ROW(7)
 
 static const struct {
     int (*probe)(struct bh_ctx *, const char *, struct provider_facts *, struct err *);
     int (*sweep)(struct bh_ctx *, bool (*)(void *, const char *), void *,
                  void (*)(void *, const char *), void *, struct err *);
-} of_row[] = {{fault_probe_0, fault_sweep_0},
-              {fault_probe_1, fault_sweep_1},
-              {fault_probe_2, fault_sweep_2},
-              {fault_probe_3, fault_sweep_3}};
+} of_row[] = {{fault_probe_0, fault_sweep_0}, {fault_probe_1, fault_sweep_1},
+              {fault_probe_2, fault_sweep_2}, {fault_probe_3, fault_sweep_3},
+              {fault_probe_4, fault_sweep_4}, {fault_probe_5, fault_sweep_5},
+              {fault_probe_6, fault_sweep_6}, {fault_probe_7, fault_sweep_7}};
 
 static const struct provider *make_faulty(const struct provider *real)
 {
@@ -173,7 +177,7 @@ static const struct provider *make_faulty(const struct provider *real)
     while (__real_provider_at(i) != real)
         i++;
     if (i >= N_ELEMENTS(of_row))
-        abort(); /* a new provider needs FAULTS_OF_ROW() */
+        abort(); /* more providers than rows: one more FAULTS_OF_ROW() */
     if (!rows[i].name) {
         struct provider row = *real;
 
