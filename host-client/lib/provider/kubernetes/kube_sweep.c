@@ -46,6 +46,7 @@ static const char *kind_word(enum kube_kind kind)
     case KUBE_POLICIES:
         return "network policy";
     case KUBE_EVENTS:
+    case KUBE_LEASES:
     default:
         return "object";
     }
