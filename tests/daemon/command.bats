@@ -78,7 +78,7 @@ command_start()
     run -2 timeout 30 "$BELLHOP" daemon --socket "$SOCKET" --lease A/b
     [[ "$output" = *"'A/b' is no name of a Lease"* ]]
     [ ! -e "$BELLHOP_STATE_DIR/store.db" ]
-    command_start # which has a store
+    command_start # it has a store
     [ -e "$BELLHOP_STATE_DIR/store.db" ]
     run -1 timeout 30 "$BELLHOP" daemon --socket "$BOX_TMP/other.sock" --lease one
     [[ "$output" = *'first process of a container'* ]]
