@@ -269,6 +269,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l tls-key -r
 complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l domain -r
 complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l webhook -r
 complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l webhook-secret-file -r
+complete -c bellhop -n '__fish_seen_subcommand_from daemon' -l lease -r
 complete -c bellhop -n __fish_use_subcommand -f -a token -d 'make, list and revoke the daemon\'s tokens'
 complete -c bellhop -n '__fish_seen_subcommand_from token' -l scope -r
 complete -c bellhop -n '__fish_seen_subcommand_from token' -l owner -r

@@ -361,6 +361,10 @@ const struct cli_command cmd_daemon = {
         "socket takes requests of its owner and of root; requests over TCP need a token (see "
         "'token').\n"
         "With --json it prints its addresses as one document when it is ready.\n\n"
+        "With --lease, in a pod, it serves while it holds that Lease of the cluster, and else "
+        "stands "
+        "by.\n"
+        "All that it has started ends before another can hold the Lease.\n\n"
         "'daemon status' ends with 0 if the daemon answers, and else with 5.",
     .examples = "  bellhop daemon &\n"
                 "  bellhop daemon --listen 127.0.0.1:7070\n"

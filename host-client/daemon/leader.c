@@ -43,7 +43,7 @@ struct leader {
     int64_t look_ms;
     int64_t stop_ms;                      /* 0: nobody has asked for the end */
     bool has_failed;                      /* the last step of the Lease */
-    char holder[KUBE_LEASE_HOLDER_BYTES]; /* the one of the last line */
+    char holder[KUBE_LEASE_HOLDER_BYTES]; /* the last one told */
 };
 
 /* ---- the daemon ---- */
@@ -64,7 +64,7 @@ static void make_argv(char **from, const char *out[ARGV_MAX])
     out[n] = NULL;
 }
 
-static int run_daemon(struct leader *l, struct err *e)
+static int fork_daemon(struct leader *l, struct err *e)
 {
     const char *argv[ARGV_MAX];
     char path[PATH_MAX];
@@ -232,7 +232,7 @@ static void lead_or_wait(struct leader *l)
             l->status = EXIT_LOST;
             return;
         }
-        if (state == KUBE_LEASE_HELD && !l->daemon && run_daemon(l, &e) < 0) {
+        if (state == KUBE_LEASE_HELD && !l->daemon && fork_daemon(l, &e) < 0) {
             (void)fprintf(stderr, "bellhop-daemon: %s\n", e.message);
             l->status = EXIT_LOST;
             return;

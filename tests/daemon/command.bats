@@ -72,6 +72,19 @@ command_start()
     [ ! -e "$BOX_TMP/other.sock" ]
 }
 
+@test "a Lease is for the first process of a container, and its name is checked; the store is not opened" {
+    run -1 timeout 30 "$BELLHOP" daemon --socket "$SOCKET" --lease one
+    [[ "$output" = *'first process of a container'* ]]
+    run -2 timeout 30 "$BELLHOP" daemon --socket "$SOCKET" --lease A/b
+    [[ "$output" = *"'A/b' is no name of a Lease"* ]]
+    [ ! -e "$BELLHOP_STATE_DIR/store.db" ]
+    command_start # it has a store
+    [ -e "$BELLHOP_STATE_DIR/store.db" ]
+    run -1 timeout 30 "$BELLHOP" daemon --socket "$BOX_TMP/other.sock" --lease one
+    [[ "$output" = *'first process of a container'* ]]
+    bellhop daemon status
+}
+
 @test "the socket of a daemon that was killed is replaced, and no other file is" {
     command_start
     kill -KILL "$COMMAND_PID"

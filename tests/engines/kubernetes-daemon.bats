@@ -2,8 +2,8 @@
 # engines-only
 # needs: image
 # time-limit: 2400
-# The daemon in a cluster, as image/kubernetes has it: one leader by a Lease, its rights, and boxes that neither notice its
-# end nor are lost by it. When a Lease is free, either pod may take it.
+# The daemon in a cluster, as image/kubernetes has it: one leader by a Lease, its rights, and boxes that neither notice
+# its end nor are lost by it. When a Lease is free, either pod may take it.
 
 bats_require_minimum_version 1.5.0
 load ../lib/kubernetes
@@ -51,6 +51,7 @@ teardown()
 {
     [ -z "$NO_CLUSTER" ] || return 0
     [ -n "$BATS_TEST_COMPLETED" ] || fail_with_logs || true
+    [ -z "${FOLLOWER:-}" ] || kill "$FOLLOWER" 2>/dev/null || true
     cluster start-apiserver >/dev/null 2>&1 || true
     wait_until 120 leads
     wait_until 120 remove_boxes
@@ -111,7 +112,7 @@ stands_by()
         kube logs "$STANDBY" | grep -q 'standby:'
 }
 
-# processes_of POD NAME: the pids, on this machine, of the pod's processes with that name. The uid is in their control group.
+# processes_of POD NAME: the pids, on this machine, of the pod's processes with that name, by their control group.
 processes_of()
 {
     local uid
@@ -146,18 +147,24 @@ ask() { curl -sS --fail-with-body -m 120 -H "Authorization: Bearer $TOKEN" -X "$
 
 make_box()
 {
-    ask POST /v1/boxes --json '{"name": "one", "provider": "kubernetes", "image": "tests", "agent": "none", "no_upload": true}' \
+    ask POST /v1/boxes \
+        --json '{"name": "one", "provider": "kubernetes", "image": "tests", "agent": "none", "no_upload": true}' \
         >"$BATS_TEST_TMPDIR/box" || { cat "$BATS_TEST_TMPDIR/box" && return 1; }
     POD=bellhop-$(jq -r .id "$BATS_TEST_TMPDIR/box")
     POD_UID=$(kube get pod "$POD" -o 'jsonpath={.metadata.uid}')
     answers_in_box || return 1
-    ask POST /v1/boxes/one/rpc/Exec/Start --json '{"argv": ["sleep", "1000"]}' >/dev/null
+    ask POST /v1/boxes/one/rpc/Exec/Start --json '{"argv": ["sleep", "1000"]}' >/dev/null 2>&1 3>&- 4>&- &
+    FOLLOWER=$!
+    wait_until 30 runs_sleep
 }
 
 answers_in_box() # through the leader of now
 {
-    leads && [ "$(ask POST /v1/boxes/one/rpc/Exec/Run --json '{"argv": ["echo", "hello"]}' | jq -r .stdout.text)" = hello ]
+    leads &&
+        [ "$(ask POST /v1/boxes/one/rpc/Exec/Run --json '{"argv": ["echo", "hello"]}' | jq -r .stdout.text)" = hello ]
 }
+
+runs_sleep() { ask POST /v1/boxes/one/rpc/Exec/List --json '{}' | grep -q sleep; }
 
 # The same pod, whose command runs on; its state was never another one.
 is_undisturbed()
@@ -165,7 +172,7 @@ is_undisturbed()
     [ "$(kube get pod "$POD" -o 'jsonpath={.metadata.uid}')" = "$POD_UID" ] &&
         [ "$(kube get pod "$POD" -o 'jsonpath={.status.containerStatuses[0].restartCount}')" = 0 ] &&
         [ "$(ask GET /v1/boxes/one | jq -r .state)" = running ] &&
-        ask POST /v1/boxes/one/rpc/Exec/List --json '{}' | grep -q sleep
+        runs_sleep
 }
 
 remove_boxes()
@@ -186,7 +193,7 @@ has_monitor() { leads && [ -n "$(processes_of "$LEADER" bellhop-monitor)" ]; }
     [ "$(lease_of leaseDurationSeconds)" = 15 ]
     [ "$(restarts_of "$LEADER")" = 0 ]
     [ "$(restarts_of "$STANDBY")" = 0 ]
-    [ -z "$(kube get pod "$STANDBY" -o json | jq -r '.status.conditions[] | select(.type == "Ready" and .status == "True")')" ]
+    [ "$(kube get pod "$STANDBY" -o 'jsonpath={.status.containerStatuses[0].ready}')" = false ]
     run ! curl -s -m 10 "http://$(kube get pod "$STANDBY" -o 'jsonpath={.status.podIP}'):7070/v1/health"
     # It does not open the store.
     for pid in $(processes_of "$STANDBY" bellhop-daemon); do
@@ -233,7 +240,7 @@ has_monitor() { leads && [ -n "$(processes_of "$LEADER" bellhop-monitor)" ]; }
     first=$LEADER
     uid=$(kube get pod "$first" -o 'jsonpath={.metadata.uid}')
     kubectl --kubeconfig="$KUBE_ADMIN" -n bellhop get lease bellhop -w -o 'jsonpath={.spec.holderIdentity}{"\n"}' \
-        >"$BATS_TEST_TMPDIR/holders" 3>&- 4>&- {KUBERNETES_LOCK_FD}>&- &
+        >"$BATS_TEST_TMPDIR/holders" 3>&- 4>&- &
     watch=$!
     wait_until 30 grep -q "^${first}_" "$BATS_TEST_TMPDIR/holders"
     kube delete pod "$first" --wait=false

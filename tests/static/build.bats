@@ -27,6 +27,16 @@ setup()
     [[ "$output" == *"not stripped"* ]]
 }
 
+@test "the manifests and the document of the daemon in a cluster name the image of this version" {
+    local version places
+
+    version=$(sed -n 's/^VERSION := //p' "$TOP/Makefile")
+    grep -qx " *image: docker.io/bellhop/daemon:$version" "$TOP/image/kubernetes/daemon.yaml"
+    places=$(grep -rhoE 'bellhop/daemon:[0-9][^ ]*' "$TOP/image/kubernetes" "$TOP/docs/kubernetes.md" | sort -u)
+    [ "$places" = "bellhop/daemon:$version" ]
+    grep -q "bellhop/slim:$(sed -n 's/^version = "\(.*\)"/\1/p' "$TOP/image/templates/slim/e2b.toml")" "$TOP/docs/kubernetes.md"
+}
+
 @test "the shared library exports nothing but bh_ names" {
     nm --dynamic --defined-only "$BUILT/libbellhop.so" | awk '$2 ~ /[TDBR]/ { print $3 }' >names
     [ -s names ]
