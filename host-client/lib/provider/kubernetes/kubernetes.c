@@ -135,7 +135,9 @@ static int kube_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
     spec->pids = 0;
     if (r == 0)
         r = kube_open(ctx, spec->engine, clock_mono_ms() + PROVIDER_MS, &k, e);
-    return r < 0 ? r : try_objects(k, ctx, spec, e);
+    if (r < 0)
+        return r;
+    return *spec->pool ? kube_pool_check(k, ctx, spec, e) : try_objects(k, ctx, spec, e);
 }
 
 /* ---- prepare ---- */
@@ -147,6 +149,8 @@ static int kube_prepare(struct provider_box *b, struct err *e)
     char mark[STORE_MARK_BYTES];
     int r = kube_open_box(b, &k, e);
 
+    if (r == 0 && *b->spec->pool)
+        return kube_pool_prepare(b, k, e);
     if (r == 0)
         r = store_mark(b->ctx, mark, e);
     if (r < 0 || !kube_has_claim(b->spec))
@@ -156,15 +160,6 @@ static int kube_prepare(struct provider_box *b, struct err *e)
 }
 
 /* ---- find ---- */
-
-/* A node that has stopped telling: the pod runs as far as anybody knows, and nothing can be known. */
-static int node_is_lost(const struct kube_pod *p, struct err *e)
-{
-    return err_set(e, ERR_UNAVAILABLE,
-                   "the node '%.64s' of the pod does not answer: the pod is not Ready, and its "
-                   "container was running last (NodeStatusUnknown)",
-                   p->node);
-}
 
 static int kube_provider_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
@@ -182,7 +177,7 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
         return r;
     kube_note_end(b, &p);
     if (p.is_running && !p.is_ready && !p.is_ending)
-        return node_is_lost(&p, e);
+        return kube_node_is_lost(&p, e);
     return p.is_running;
 }
 
@@ -323,19 +318,6 @@ static int wait_running_patiently(const struct provider_box *b, struct kube *k,
     }
 }
 
-/* For the error of a start, and for the record of the box. */
-static void save_logs(const struct provider_box *b, struct kube *k)
-{
-    _cleanup_free_ char *path = path_join(b->dir, "agent.log");
-    _cleanup_free_ char *text = NULL;
-    char name[KUBE_NAME_BYTES];
-    size_t len = 0;
-
-    kube_name(b, name);
-    if (path && kube_logs(k, name, &text, &len, NULL) == 0 && len)
-        (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
-}
-
 /* Says what Kubernetes says of a pod that did not come up in time. */
 static int explain_start(const struct provider_box *b, int r, struct err *e)
 {
@@ -348,7 +330,7 @@ static int explain_start(const struct provider_box *b, int r, struct err *e)
     if (kube_open(&ctx, b->spec->engine, clock_mono_ms() + LOOK_MS, &k, NULL) < 0 ||
         kube_find_pod(b, k, &p, NULL) != 1)
         return r;
-    save_logs(b, k);
+    kube_save_logs(b, k, &p);
     if (r == -ERR_DEADLINE || r == -ERR_CANCELED) {
         kube_pod_why(&p, why);
         if (!*why)
@@ -371,11 +353,11 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
     if (stale)
         (void)unlink(stale);
     if (r == 0)
-        r = wait_running_patiently(b, k, &p, e);
+        r = *b->spec->pool ? kube_pool_start(b, k, &p, e) : wait_running_patiently(b, k, &p, e);
     if (r == 0)
         r = kube_record_reach(b, k, &p, e);
     if (r < 0 && k)
-        r = explain_start(b, r, e);
+        r = *b->spec->pool ? kube_pool_explain(b, r, e) : explain_start(b, r, e);
     return r;
 }
 
@@ -402,7 +384,7 @@ static int wait_gone(const struct provider_box *b, struct kube *k, const char *u
         if (force && clock_until_ms(force_at) <= 0)
             r = kube_delete(k, KUBE_PODS, name, uid, 0, e);
         else if (is_lost)
-            return node_is_lost(&p, e);
+            return kube_node_is_lost(&p, e);
         else
             r = kube_wait(b, k, &p, force ? LOOK_MS / 5 : LOOK_MS, e);
         if (r < 0)
@@ -421,8 +403,8 @@ static int end_pod(const struct provider_box *b, struct kube *k, int grace_s, bo
         return r;
     kube_name(b, name);
     (void)snprintf(uid, sizeof(uid), "%s", p.uid);
-    if (p.has_ended && *b->dir)
-        save_logs(b, k);
+    if (p.has_ended)
+        kube_save_logs(b, k, &p);
     r = kube_delete(k, KUBE_PODS, name, uid, p.has_ended ? 0 : grace_s, e);
     return r < 0 ? r : wait_gone(b, k, uid, force, e);
 }
@@ -455,6 +437,8 @@ static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
     r = kube_open_box(b, &k, e);
     if (grace_s < KILL_GRACE_S)
         grace_s = KILL_GRACE_S;
+    if (r == 0 && *b->spec->pool)
+        return kube_pool_stop(b, k, grace_s, e);
     return r < 0 ? r : end_pod_patiently(b, k, grace_s, false, e);
 }
 
@@ -467,6 +451,8 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     if (!*b->spec->engine)
         return 0;
     r = kube_open_box(b, &k, e);
+    if (r == 0 && *b->spec->pool)
+        return kube_pool_destroy(b, k, e);
     if (r == 0)
         r = end_pod_patiently(b, k, KILL_GRACE_S, true, e);
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
@@ -475,21 +461,31 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     return r;
 }
 
+/* The other boxes' files are on their claims. */
+static int kube_has_disk(struct provider_box *b, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    int r;
+
+    if (!*b->spec->pool || !*b->spec->engine)
+        return 1;
+    r = kube_open_box(b, &k, e);
+    return r < 0 ? r : kube_pool_has_disk(b, k, e);
+}
+
 /* ---- the end of a run ---- */
 
 static int kube_provider_watch(struct provider_box *b, int *ret_fd, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
     _cleanup_kube_pod_ struct kube_pod p = {0};
-    char name[KUBE_NAME_BYTES];
     int r = kube_open_box(b, &k, e);
 
     if (r == 0)
         r = kube_find_pod(b, k, &p, e);
     if (r < 0)
         return r;
-    kube_name(b, name);
-    return r == 1 ? kube_watch(k, KUBE_PODS, name, p.version, ret_fd, e)
+    return r == 1 ? kube_watch(k, KUBE_PODS, p.name, p.version, ret_fd, e)
                   : err_set(e, ERR_PRECONDITION, "the box is not running");
 }
 
@@ -510,7 +506,7 @@ static int kube_exit_status(struct provider_box *b, const struct provider_run *r
     if (r == 0 || !p.has_ended)
         return err_set(e, ERR_NOT_FOUND, "the pod has no exit status");
     kube_note_end(b, &p);
-    save_logs(b, k);
+    kube_save_logs(b, k, &p);
     *ret_status =
         p.exit_code > SIGNAL_STATUS ? p.exit_code - SIGNAL_STATUS : (p.exit_code & 0xff) << 8;
     return 0;
@@ -540,6 +536,7 @@ static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t 
 {
     const char *box = kube_text(obj, "metadata", "labels", KUBE_LABEL_BOX);
     const char *name = kube_text(obj, "metadata", "name");
+    const struct provider_box b = {.ctx = s->ctx, .id = box, .dir = ""};
     char line[160];
     int r;
 
@@ -548,15 +545,16 @@ static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t 
         !ctx_is_box_id(box) || !str_has_prefix(name, "bellhop-") ||
         !str_eq(name + strlen("bellhop-"), box) || s->is_kept(s->arg, box))
         return 0;
-    r = kind == KUBE_PODS
-            ? end_pod(&(struct provider_box){.ctx = s->ctx, .id = box, .dir = ""}, s->kube,
-                      KILL_GRACE_S, true, e)
+    r = kind == KUBE_PODS ? end_pod(&b, s->kube, KILL_GRACE_S, true, e)
+        : kind == KUBE_SANDBOX_CLAIMS
+            ? kube_pool_destroy(&b, s->kube, e)
             : kube_delete(s->kube, kind, name, kube_text(obj, "metadata", "uid"), -1, e);
     (void)snprintf(line, sizeof(line), "removed the %s of '%s', which is gone",
-                   kind == KUBE_PODS      ? "pod"
-                   : kind == KUBE_CLAIMS  ? "claim"
-                   : kind == KUBE_SECRETS ? "secret"
-                                          : "network policy",
+                   kind == KUBE_PODS             ? "pod"
+                   : kind == KUBE_CLAIMS         ? "claim"
+                   : kind == KUBE_SECRETS        ? "secret"
+                   : kind == KUBE_SANDBOX_CLAIMS ? "sandbox claim"
+                                                 : "network policy",
                    box);
     if (r == 0 && s->report)
         s->report(s->report_arg, line);
@@ -576,6 +574,21 @@ static int sweep_kind(struct kube_sweep *s, enum kube_kind kind, struct err *e)
     json_array_foreach (json_object_get(list, "items"), i, obj)
         if (r == 0)
             r = sweep_object(s, kind, obj, e);
+    return r;
+}
+
+/* A role that has no rights to them has made none. */
+static int sweep_sandbox_claims(struct kube_sweep *s, struct err *e)
+{
+    struct err why = {0};
+    int r = kube_serves(s->kube, KUBE_SANDBOX_CLAIMS, &why);
+
+    if (r == 1)
+        r = sweep_kind(s, KUBE_SANDBOX_CLAIMS, &why);
+    if (r == -ERR_DENIED)
+        return 0;
+    if (r < 0 && e)
+        *e = why;
     return r;
 }
 
@@ -601,7 +614,7 @@ static int kube_provider_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, co
     s.kube = k;
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
         r = sweep_kind(&s, kinds[i], e);
-    return r;
+    return r < 0 ? r : sweep_sandbox_claims(&s, e);
 }
 
 /* The phases of a pod, and ours of one that is being deleted or whose node is lost. */
@@ -622,6 +635,7 @@ const struct provider provider_kubernetes = {
     .isolates = true,
     .has_runtimes = true,
     .has_read_only = true,
+    .has_pools = true,
     .has_privileges = true,
     .networks = PROVIDER_NETWORK_USER | PROVIDER_NETWORK_NONE,
     .limits = PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK,
@@ -634,6 +648,7 @@ const struct provider provider_kubernetes = {
     .start = kube_start,
     .stop = kube_stop,
     .destroy = kube_destroy,
+    .has_disk = kube_has_disk,
     .find = kube_provider_find,
     .dial = kube_dial,
     .watch = kube_provider_watch,
