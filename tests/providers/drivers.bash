@@ -19,6 +19,8 @@ DRIVERS_KUBERNETES=(
     'kubernetes|--provider kubernetes|network=user|kubernetes_proxy'
 )
 
+DRIVERS_KUBERNETES_POOL=('kubernetes|--provider kubernetes --pool bellhop|network=user pool=bellhop|kubernetes_pool')
+
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 REPO=$BATS_TEST_DIRNAME/../..
 IMAGE_DIR=${IMAGE_DIR:-$(readlink -f "$REPO/build/image/tests")}
@@ -59,6 +61,10 @@ start_engines()
         rootless_docker) start_rootless_dockerd ;;
         rootless_podman) start_rootless_podman ;;
         kubernetes) start_boxes_cluster ;;
+        kubernetes_pool)
+            start_boxes_cluster --agent-sandbox
+            start_pool
+            ;;
         kubernetes_proxy) start_kubectl_proxy ;;
         esac
     done
@@ -82,7 +88,7 @@ use_engine()
 
     unset DOCKER_HOST
     case $1 in
-    kubernetes | kubernetes_proxy)
+    kubernetes | kubernetes_pool | kubernetes_proxy)
         use_cluster "$1"
         return
         ;;
