@@ -132,6 +132,24 @@ use_cluster()
     export KUBE_PLACE KUBECONFIG=$KUBE_PLACE
 }
 
+# make_role: the one of docs/kubernetes.md, which is called bellhop.
+make_role()
+{
+    sed -n '/^kind: Role$/,/^```/p' "${CLUSTER%/tests/*}/docs/kubernetes.md" | sed '/^```/d' |
+        { echo 'apiVersion: rbac.authorization.k8s.io/v1' && cat; } | kube create -f -
+}
+
+# sa_config NAME: a kubeconfig with the token of a service account.
+sa_config()
+{
+    jq -n --arg server "$(kube config view --raw -o json | jq -r '.clusters[0].cluster.server')" \
+        --arg ca "$(kube config view --raw -o json --flatten | jq -r '.clusters[0].cluster["certificate-authority-data"]')" \
+        --arg token "$(kube create token "$1")" --arg namespace "$KUBE_NAMESPACE" '
+        {"current-context": "c", clusters: [{name: "k", cluster: {server: $server, "certificate-authority-data": $ca}}],
+        users: [{name: "u", user: {token: $token}}],
+        contexts: [{name: "c", context: {cluster: "k", user: "u", namespace: $namespace}}]}'
+}
+
 # kube_objects [SELECTOR]: what boxes have in the namespace: "Pod bellhop-...".
 kube_objects()
 {

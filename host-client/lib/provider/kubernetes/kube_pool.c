@@ -26,7 +26,7 @@
 #define LOOK_MS 2000   /* the longest time between two looks at what changes */
 #define SETTLE_MS 5000 /* a controller may not have seen yet what was made a moment ago */
 #define GIVE_MS 10000  /* for the container's shell to come to its FIFO */
-#define GIVE_PAUSE_MS 50
+#define GIVE_PAUSE_MS 100
 #define FORCE_AFTER_MS 15000 /* of a node that does not end a pod that is to be removed */
 #define KILL_GRACE_S 1
 
@@ -192,30 +192,6 @@ static int give_token_once(struct kube *k, const struct kube_pod *p, const char 
     return str_eq(answer, "given") || str_eq(answer, "bellhopd");
 }
 
-static int give_token(const struct provider_box *b, struct kube *k, const struct kube_pod *p,
-                      struct err *e)
-{
-    _cleanup_free_ char *token = NULL;
-    int64_t deadline = clock_mono_ms() + GIVE_MS;
-    size_t len = 0;
-    int r = read_token(b, &token, &len, e);
-
-    if (r < 0)
-        return r;
-    do {
-        r = give_token_once(k, p, token, e);
-        if (r == 0 && socket_wait_canceled(kube_cancel_fd(k), GIVE_PAUSE_MS))
-            r = err_set(e, ERR_CANCELED, "canceled");
-    } while (r == 0 && clock_until_ms(deadline) > 0 && clock_until_ms(kube_deadline(k)) > 0);
-    explicit_bzero(token, len);
-    if (r == 0)
-        return err_field(e, ERR_PRECONDITION, POOL_FIELD,
-                         "pool: the container '" KUBE_CONTAINER "' of the pod '%.100s' does not "
-                         "wait for the box's token at /run/bellhop/token",
-                         p->name);
-    return r < 0 ? err_wrap(e, r, "the token for the pod") : 0;
-}
-
 /* ---- start ---- */
 
 /* Reasons of a claim that no waiting changes. */
@@ -314,11 +290,47 @@ static int wait_running(const struct provider_box *b, struct kube *k, struct kub
     }
 }
 
+/* The pod may end meanwhile, which its node tells a moment later. */
+static int give_token(const struct provider_box *b, struct kube *k, struct kube_claim *c,
+                      struct kube_pod *p, const char *token, struct err *e)
+{
+    int64_t deadline = clock_mono_ms() + GIVE_MS;
+    struct err why = {0};
+    int r, seen;
+
+    do {
+        r = give_token_once(k, p, token, &why);
+        if (r == 1)
+            return 0;
+        if (r < 0 && r != -ERR_UNAVAILABLE)
+            break;
+        seen = look_at_claim(b, k, c, p, e);
+        if (seen == 1)
+            seen = pod_failure(p, e);
+        if (seen == 0 && !p->doc)
+            seen = err_set(e, ERR_ABORTED, "the pod was deleted while the box started");
+        if (seen < 0)
+            return seen;
+        if (socket_wait_canceled(kube_cancel_fd(k), GIVE_PAUSE_MS))
+            return err_set(e, ERR_CANCELED, "canceled");
+    } while (clock_until_ms(deadline) > 0 && clock_until_ms(kube_deadline(k)) > 0);
+    if (r == 0)
+        return err_field(e, ERR_PRECONDITION, POOL_FIELD,
+                         "pool: the container '" KUBE_CONTAINER "' of the pod '%.100s' does not "
+                         "wait for the box's token at /run/bellhop/token",
+                         p->name);
+    if (e)
+        *e = why;
+    return err_wrap(e, r, "the token for the pod");
+}
+
 int kube_pool_start(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
                     struct err *e)
 {
     _cleanup_kube_claim_ struct kube_claim c = {0};
+    _cleanup_free_ char *token = NULL;
     struct kube_recorded w = {0};
+    size_t len = 0;
     int r = clear_ended_pods(b, k, &c, ret, e);
 
     if (r == 0)
@@ -331,7 +343,12 @@ int kube_pool_start(const struct provider_box *b, struct kube *k, struct kube_po
         return r;
     if (r == 1 && str_eq(w.uid, ret->uid) && str_eq(w.container, ret->container))
         return 0;
-    return give_token(b, k, ret, e);
+    r = read_token(b, &token, &len, e);
+    if (r == 0)
+        r = give_token(b, k, &c, ret, token, e);
+    if (token)
+        explicit_bzero(token, len);
+    return r;
 }
 
 /* The reason of the pod, of its events or of the claim. */
