@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/jsonx.h"
 #include "common/path.h"
 #include "lib/box/box_provider.h"
 #include "lib/util/socket_relay.h"
@@ -20,6 +21,8 @@
 
 #define BRIDGE_FILES (4 * BRIDGE_MAX_CONNECTIONS + 512) /* both ends, and a dial's own two */
 #define BRIDGE_RETRY_MS 50
+#define BRIDGE_REFUSAL_MS 1000
+#define BRIDGE_REFUSAL_BYTES 8192
 #define BRIDGE_STACK_BYTES (256 * 1024) /* libcurl's frames, when a provider dials by HTTP */
 
 struct bridge {
@@ -52,6 +55,43 @@ static void bridge_leave(void *arg)
     }
 }
 
+static int refusal_text(const struct err *why, struct buf *out)
+{
+    _cleanup_json_ json_t *obj = NULL;
+    _cleanup_free_ char *body = NULL;
+    struct err copy = {.code = ERR_UNAVAILABLE}; /* as of any connection that is not made */
+    size_t len = 0;
+    int r;
+
+    memcpy(copy.message, why->message, sizeof(copy.message));
+    obj = jx_new_error(&copy);
+    r = obj ? jx_dump(obj, &body, &len, NULL) : -ERR_EXHAUSTED;
+    if (r == 0)
+        r = buf_addf(out, NULL,
+                     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                     "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+                     len);
+    return r < 0 ? r : buf_add(out, body, len, NULL);
+}
+
+/* The client speaks HTTP with the agent: it gets the provider's reason as an answer. An end of the socket while there is
+ * input that nobody has read would take the answer away from it. */
+static void refuse_client(struct bridge *b, int client, const struct err *why)
+{
+    int64_t until = clock_mono_ms() + BRIDGE_REFUSAL_MS;
+    _cleanup_buf_ struct buf out;
+    char unread[4096];
+
+    buf_init(&out, BRIDGE_REFUSAL_BYTES);
+    if (refusal_text(why, &out) < 0 ||
+        send(client, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return;
+    (void)shutdown(client, SHUT_WR);
+    while (socket_wait(client, false, b->stop_fd, until, NULL) == 0 &&
+           recv(client, unread, sizeof(unread), 0) > 0)
+        ;
+}
+
 static void *connection_main(void *arg)
 {
     struct bridge_connection *c = arg;
@@ -65,6 +105,7 @@ static void *connection_main(void *arg)
     } else {
         WITH_LOCK (&b->lock)
             b->last = e;
+        refuse_client(b, relay.left, &e);
         fd_close(relay.left);
     }
     bridge_leave(b);

@@ -30,7 +30,10 @@ setup()
 teardown()
 {
     [ -z "$NO_CLUSTER" ] || return 0
-    kube delete resourcequotas --all >/dev/null
+    if [ -n "$(kube delete resourcequotas --all)" ]; then
+        wait_until 60 admits_pods
+    fi
+    kubectl --kubeconfig="$KUBE_ADMIN" uncordon -l kubernetes.io/hostname >/dev/null
     rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
     use_cluster kubernetes
     box_teardown
@@ -68,11 +71,34 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
     refuses failed_precondition ErrImagePull up_json
 }
 
+# The dry run of a pod is what the API server refuses: nothing else is made.
+@test "Pod Security refuses the pod of an image whose user is root, with its reason" {
+    local image name
+
+    image=$(readlink -f "$BATS_TEST_DIRNAME/../../build/image/tests")
+    mkdir "$BOX_TMP/image"
+    for name in .agent.oci oci oci.tar rootfs; do
+        ln -s "$image/$name" "$BOX_TMP/image/$name"
+    done
+    jq '.user.uid = 0 | .user.gid = 0' "$image/manifest.json" >"$BOX_TMP/image/manifest.json"
+    refuses failed_precondition 'violates PodSecurity \"restricted:latest\": runAsUser=0' up_json --image "$BOX_TMP/image"
+}
+
+@test "a pod that no node has room for says so at the deadline, and nothing is left" {
+    refuses deadline_exceeded 'Unschedulable' up_json --cpus 1000 --start-timeout 8s
+}
+
+@test "a token that the API server refuses is a typed error" {
+    kube config view --raw --flatten -o json | jq '.users[0].user = {token: "refused"}' >"$BOX_TMP/kubeconfig"
+    KUBECONFIG=$BOX_TMP/kubeconfig refuses permission_denied Unauthorized up_json
+}
+
 @test "a quota refuses a box before anything is made" {
     kube create quota few --hard=pods=0
     refuses resource_exhausted 'exceeded quota: few' up_json
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ]
     kube delete quota few
+    wait_until 60 admits_pods
     kube create quota limits --hard=limits.cpu=4
     refuses resource_exhausted 'must specify limits.cpu' up_json
     up --cpus 0.5
@@ -133,6 +159,38 @@ in_pod()
     KUBECONFIG=proxy:$BOX_TMP/absent refuses unavailable 'the cluster' up_json
 }
 
+# A kubeconfig as clouds write them: a plug-in has the credentials.
+plugin_config()
+{
+    kube config view --raw --flatten -o json >"$BOX_TMP/admin"
+    jq '{apiVersion: "client.authentication.k8s.io/v1", kind: "ExecCredential", status: {
+        clientCertificateData: (.users[0].user["client-certificate-data"] | @base64d),
+        clientKeyData: (.users[0].user["client-key-data"] | @base64d)}}' "$BOX_TMP/admin" >"$BOX_TMP/credential"
+    printf '#!/bin/sh\ncat %s\n' "$BOX_TMP/credential" >"$BOX_TMP/plugin"
+    chmod +x "$BOX_TMP/plugin"
+    jq --arg plugin "$BOX_TMP/plugin" '.users[0].user = {exec: {command: $plugin, interactiveMode: "Never",
+        apiVersion: "client.authentication.k8s.io/v1"}}' "$BOX_TMP/admin"
+}
+
+@test "the way out of a kubeconfig with a plug-in works as the message has it" {
+    local socket=$BOX_TMP/kubectl.sock command
+
+    plugin_config >"$BOX_TMP/kubeconfig"
+    export KUBECONFIG=$BOX_TMP/kubeconfig
+    run ! up_json
+    command=$(sed -n "s/.*: '\(kubectl proxy [^']*\) &' reaches.*/\1/p" <<<"$output" | sed "s|SOCKET|$socket|")
+    [ -n "$command" ] || fail "$output"
+    [[ "$output" == *' KUBECONFIG=proxy:SOCKET'* ]] || fail "$output"
+    sh -c "exec $command" >"$BOX_TMP/proxy.log" 2>&1 3>&- 4>&- {KUBERNETES_LOCK_FD}>&- &
+    echo $! >"$BOX_TMP/proxy.pid"
+    wait_until 30 test -S "$socket"
+    export KUBECONFIG=proxy:$socket
+    up
+    [ "$(bellhop exec one -- echo there)" = there ]
+    bellhop rm one
+    end_now "$(cat "$BOX_TMP/proxy.pid")"
+}
+
 @test "port-forward carries files and commands byte for byte" {
     export KUBECONFIG="proxy:$KUBE_PROXY?reach=forward"
     up
@@ -151,6 +209,32 @@ in_pod()
     wait_until 20 is_state stopped
     [[ "$(status_of .cause)" == *EvictionByEvictionAPI* ]] || fail "$(status_of .cause)"
     [ "$(bellhop exec one -- sh -c 'cat file ~/file')" = $'kept\nhome' ]
+}
+
+@test "a drain of the node stops the box with the reason, and the next command starts it on another node" {
+    local node
+
+    up
+    bellhop exec one -- sh -c 'echo kept >file'
+    node=$(kube get pod "bellhop-$ID" -o 'jsonpath={.spec.nodeName}')
+    cluster drain "${node#n}"
+    wait_until 20 is_state stopped
+    [[ "$(status_of .cause)" == *EvictionByEvictionAPI* ]] || fail "$(status_of .cause)"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(kube get pod "bellhop-$ID" -o 'jsonpath={.spec.nodeName}')" != "$node" ]
+    kubectl --kubeconfig="$KUBE_ADMIN" uncordon "$node"
+}
+
+@test "a pod that another has put in place of the box's is not taken for it" {
+    local uid
+
+    up
+    kube get pod "bellhop-$ID" -o json | jq 'del(.metadata.uid, .metadata.resourceVersion, .status, .spec.nodeName)' >"$BOX_TMP/pod"
+    kube replace --force --grace-period=0 -f "$BOX_TMP/pod" >"$BOX_TMP/replaced" 2>&1 || fail "$(cat "$BOX_TMP/replaced")"
+    wait_until 30 is_state stopped
+    [ "$(bellhop exec one -- echo there)" = there ]
+    uid=$(kube get pod "bellhop-$ID" -o 'jsonpath={.metadata.uid}')
+    [ "$(jq -r .uid "$BELLHOP_STATE_DIR"/boxes/*/kubernetes.json)" = "$uid" ]
 }
 
 @test "a pod that is deleted behind our back stops its box, and the next command makes it anew" {
@@ -216,14 +300,35 @@ in_pod()
     [ "$(bellhop exec one -- cat file)" = kept ]
 }
 
+@test "a stop and a removal go on when the API server comes back, and a command tells that it is away" {
+    up
+    cluster stop-apiserver
+    run ! bellhop exec one -- echo there
+    [[ "$output" == *'the cluster'* ]] || fail "$output"
+    bellhop stop one >"$BOX_TMP/stop" 2>&1 3>&- &
+    cluster start-apiserver
+    wait $! || fail "$(cat "$BOX_TMP/stop")"
+    bellhop start one
+    cluster stop-apiserver
+    bellhop rm one >"$BOX_TMP/rm" 2>&1 3>&- &
+    cluster start-apiserver
+    wait $! || fail "$(cat "$BOX_TMP/rm")"
+    wait_until 20 nothing_left
+}
+
 has_fault() { bellhop events one --json | jq -e '[.events[] | tostring | select(contains("NodeStatusUnknown"))] | length > 0'; }
 
-@test "the loss of a node is a fault of its box with its reason, and the box can be removed" {
-    local node
+@test "the loss of a node ends a running command and is a fault of its box with its reason, and the box can be removed" {
+    local node pid
 
     up
     node=$(kube get pod "bellhop-$ID" -o 'jsonpath={.spec.nodeName}')
+    bellhop exec one -- sh -c 'echo begun; exec sleep 1000' >"$BOX_TMP/exec" 2>&1 3>&- 4>&- &
+    pid=$!
+    wait_until 20 grep -q begun "$BOX_TMP/exec"
     cluster kill-node "${node#n}"
+    wait_until 120 is_gone "$pid" || { end_now "$pid" && fail "$(cat "$BOX_TMP/exec")"; }
+    run ! wait "$pid"
     wait_until 60 has_fault
     is_state running
     bellhop rm one

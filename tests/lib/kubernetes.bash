@@ -11,6 +11,10 @@
 
 source "${BASH_SOURCE[0]%/*}/wait.bash"
 CLUSTER=${BASH_SOURCE[0]%/*}/kubernetes/cluster.sh
+# box_setup changes HOME, where cluster.sh would look for the cache.
+if [ -z "${BELLHOP_KUBERNETES_CACHE:-}" ] && [ ! -d "${CLUSTER%/tests/*}/build/kubernetes" ]; then
+    export BELLHOP_KUBERNETES_CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/bellhop-kubernetes
+fi
 KUBERNETES_SLOT=${BELLHOP_KUBERNETES_SLOT:-0}
 KUBERNETES_LOCK=/run/lock/bellhop-kubernetes-$KUBERNETES_SLOT
 # The address of its API server.
@@ -166,6 +170,16 @@ pool_objects()
         [.items[] | select(.kind == "Sandbox" and any(.metadata.ownerReferences[]?; .kind == "SandboxWarmPool")) | .metadata.uid] as $own |
         .items[] | select(.metadata.uid as $uid | $own | index($uid) | not) |
         select(all(.metadata.ownerReferences[]?; .uid as $uid | $own | index($uid) | not)) | .kind + " " + .metadata.name'
+}
+
+# A pod that breaks no rule is admitted: the API server keeps a quota or a policy in force for some seconds after its
+# deletion. A test that deletes one waits for this.
+admits_pods()
+{
+    jq -n '{apiVersion: "v1", kind: "Pod", metadata: {generateName: "trial-"}, spec: {
+        securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: "RuntimeDefault"}},
+        containers: [{name: "trial", image: "trial.invalid/trial:1", securityContext: {
+        allowPrivilegeEscalation: false, capabilities: {drop: ["ALL"]}}}]}}' | kube create --dry-run=server -f -
 }
 
 # kube_pid ID: the first process of the box's pod, on this machine: the nodes are here.

@@ -438,9 +438,17 @@ int tunnel_check(const struct buf *answer, struct err *e)
 {
     static const char ok[] = "HTTP/1.1 101 ";
     size_t line = answer->len ? strcspn(answer->data, "\r\n") : 0;
+    size_t head = tunnel_head_bytes(answer);
+    _cleanup_json_ json_t *obj = NULL;
+    struct err told = {0};
 
     if (answer->len > sizeof(ok) - 1 && memcmp(answer->data, ok, sizeof(ok) - 1) == 0)
         return 0;
+    if (answer->len > head && head &&
+        jx_parse(answer->data + head, answer->len - head, &obj, NULL) == 0 &&
+        jx_read_error(obj, &told))
+        return err_set(e, ERR_UNAVAILABLE, "no connection to the port in the box: %.400s",
+                       told.message);
     return err_set(e, ERR_UNAVAILABLE, "no connection to the port in the box: '%.*s'",
                    (int)(line < 100 ? line : 100), answer->len ? answer->data : "");
 }

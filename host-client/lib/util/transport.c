@@ -423,6 +423,12 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
         return r;
     (void)curl_calls.easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_calls.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    /* Over HTTP/2, libcurl 7.88 loses the body of some answers that refuse a request. */
+    (void)curl_calls.easy_setopt(c, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+#if LIBCURL_VERSION_NUM >= 0x075700
+    /* A canceled request does not wait for the resolver's thread. A libcurl that does not know it says so. */
+    (void)curl_calls.easy_setopt(c, CURLOPT_QUICK_EXIT, 1L);
+#endif
     (void)curl_calls.easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
     (void)curl_calls.easy_setopt(c, CURLOPT_FRESH_CONNECT, j->req->is_sent_once ? 1L : 0L);
     (void)curl_calls.easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, HTTP_CONNECT_TIMEOUT_MS);
@@ -438,8 +444,10 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
     (void)curl_calls.easy_setopt(c, CURLOPT_OPENSOCKETDATA, j);
     (void)curl_calls.easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
     (void)curl_calls.easy_setopt(c, CURLOPT_PREREQDATA, j);
-    if (h->ca_file)
+    if (h->ca_file) { /* alone: libcurl would take the system's directory besides */
         (void)curl_calls.easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
+        (void)curl_calls.easy_setopt(c, CURLOPT_CAPATH, NULL);
+    }
     if (h->cert_file && h->key_file) {
         (void)curl_calls.easy_setopt(c, CURLOPT_SSLCERT, h->cert_file);
         (void)curl_calls.easy_setopt(c, CURLOPT_SSLKEY, h->key_file);
@@ -721,6 +729,8 @@ static int upgrade_read_head(struct http *h, int fd, const struct http_request *
         return r;
     if (sscanf(head.data, "HTTP/1.1 %3u", &status) != 1)
         return err_set(e, ERR_DATA_LOSS, "'%s' does not answer with HTTP", request_place(req));
+    if (req->ret_status)
+        *req->ret_status = (int)status;
     if (status == 101)
         return 0;
     upgrade_read_refusal(h, fd, req, &head);
@@ -901,7 +911,6 @@ static int upgrade_connect(struct http *own, const struct http_request *req, int
 
     (void)curl_calls.easy_setopt(own->easy, CURLOPT_CONNECT_ONLY, 1L);
     (void)curl_calls.easy_setopt(own->easy, CURLOPT_HTTPHEADER, NULL);
-    (void)curl_calls.easy_setopt(own->easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
     curl_calls.slist_free_all(headers);
     if (r == 0 && curl_calls.multi_add_handle(own->multi, own->easy) != CURLM_OK)
         r = err_oom(e);

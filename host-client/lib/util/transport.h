@@ -45,6 +45,8 @@ struct http_request {
     size_t max_body; /* limit of a collected body; 0: 16 MiB */
     /* On a connection of its own. On a kept one a request without an answer is sent again. */
     bool is_sent_once;
+    int *
+        ret_status; /* or NULL: of http_upgrade() alone, also of an answer that refuses; 0: there was none */
 };
 
 struct http_response {
@@ -57,7 +59,7 @@ struct http_response {
 int http_load(struct err *e);
 int http_new(int cancel_fd, struct http **ret, struct err *e);
 void http_set_debug(struct http *h, const struct debug *d); /* outlives h; a line a request */
-/* The certificates that https trusts, in a file in PEM; NULL: the system's. Outlives h. */
+/* The certificates that https trusts, and no others, in a file in PEM; NULL: the system's. Outlives h. */
 void http_set_ca(struct http *h, const char *ca_file);
 /* Of this side, for https: a certificate and its key in PEM; NULL: none. They outlive h. */
 void http_set_certificate(struct http *h, const char *cert_file, const char *key_file);

@@ -41,7 +41,7 @@ case $SLOT in
 esac
 RUN=$CACHE/run-$SLOT
 LOG=$CACHE/log-$SLOT
-# What the kernel has by name, and ports: SLOT's own.
+# Names in the kernel and ports are of the slot.
 PREFIX=bhk$SLOT
 PORTS=$((12379 + 100 * SLOT))
 
@@ -152,7 +152,8 @@ refuse_second()
 {
     [ ! -e "$RUN/up" ] || die "a cluster is up in $CACHE: 'cluster.sh down' first"
     [ ! -e "$RUN" ] || die "a cluster was started half in $CACHE: 'cluster.sh down' first"
-    ! ip link show "$BRIDGE" >/dev/null 2>&1 || die "a cluster with another cache is up (its bridge is $BRIDGE): BELLHOP_KUBERNETES_SLOT=1 to 9 is another"
+    ! ip link show "$BRIDGE" >/dev/null 2>&1 ||
+        die "a cluster with another cache is up (its bridge is $BRIDGE): BELLHOP_KUBERNETES_SLOT=1 to 9 is another"
 }
 
 cluster_up()

@@ -28,7 +28,7 @@ static int far_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 
 static int far_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
-    (void)ret;
+    *ret = (struct provider_run){0};
     T_STR(b->id, "00112233aabbccdd");
     far.n_finds++;
     return far.found < 0 ? err_set(e, ERR_UNAVAILABLE, "the other machine does not answer")
@@ -82,7 +82,7 @@ TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
         {{.image = "host"}, "image"},     {{.runtime = "runc"}, "runtime"},
         {{.network = "user"}, "network"}, {{.privilege = "strict"}, "privilege"},
         {{.cpu_millis = 1000}, "cpus"},   {{.disk_bytes = 1ULL << 30}, "disk"},
-        {{.pids = 100}, "pids"},
+        {{.pids = 100}, "pids"},          {{.pool = "small"}, "pool"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -97,6 +97,53 @@ TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
         T_STR(e.message, text);
     }
     T_INT(far.n_checks, 0);
+}
+
+TEST(an_option_that_a_pool_s_template_decides_is_refused_beside_it)
+{
+    static const struct provider provider_pools = {
+        .name = "pools",
+        .isolates = true,
+        .has_runtimes = true,
+        .has_read_only = true,
+        .has_privileges = true,
+        .has_pools = true,
+        .networks = PROVIDER_NETWORK_USER,
+        .limits =
+            PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK | PROVIDER_LIMIT_PIDS,
+        .image = PROVIDER_IMAGE_OCI,
+        .check = far_check,
+    };
+    static const struct {
+        struct bh_create_options options;
+        const char *field;
+    } cases[] = {
+        {{.image = "slim"}, "image"},
+        {{.runtime = "runc"}, "runtime"},
+        {{.network = "user"}, "network"},
+        {{.privilege = "strict"}, "privilege"},
+        {{.cpu_millis = 1000}, "cpus"},
+        {{.memory_bytes = 1ULL << 30}, "memory"},
+        {{.pids = 100}, "pids"},
+        {{.disk_bytes = 1ULL << 30}, "disk"},
+        {{.read_only = true}, "read-only"},
+    };
+    struct spec spec = {0};
+    struct err e = {0};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bh_create_options o = cases[i].options;
+
+        T_INT(check_options(&provider_pools, o, &spec, &e), 0);
+        spec_done(&spec);
+        o.pool = "small";
+        T_INT(check_options(&provider_pools, o, &spec, &e), -ERR_UNIMPLEMENTED);
+        T_STR(e.field, cases[i].field);
+    }
+    T_INT(check_options(&provider_pools, (struct bh_create_options){.pool = "small"}, &spec, &e),
+          0);
+    T_STR(spec.image, "");
+    spec_done(&spec);
 }
 
 TEST(an_option_that_nobody_asked_for_becomes_what_the_provider_has)
@@ -194,6 +241,32 @@ TEST(a_box_whose_processes_are_no_children_is_asked_for)
     T_OK(exit_watch_has_ended(&w, 0));
     T_OK(exit_watch_status(&w, &status));
     T_INT(WEXITSTATUS(status), 7);
+    exit_watch_done(&w);
+}
+
+TEST(an_engine_that_fails_again_and_again_is_asked_more_seldom)
+{
+    static const int pauses_ms[] = {1000, 2000, 4000, 5000, 5000};
+    struct bh_box box = far_box();
+    struct provider_run run = {0};
+    struct exit_watch w;
+
+    exit_watch_init(&w);
+    far.found = 1;
+    T_INT(exit_watch_begin(&w, &box, &run, NULL), 0);
+    far.found = -1;
+    for (size_t i = 0; i < sizeof(pauses_ms) / sizeof(*pauses_ms); i++) {
+        int64_t before_ms = clock_mono_ms();
+
+        w.next_ms = 1; /* the past */
+        T_OK(!exit_watch_has_ended(&w, 0));
+        T_OK(w.next_ms >= before_ms + pauses_ms[i]);
+        T_OK(w.next_ms <= clock_mono_ms() + pauses_ms[i]);
+    }
+    far.found = 1;
+    w.next_ms = 1; /* the past */
+    T_OK(!exit_watch_has_ended(&w, 0));
+    T_OK(w.next_ms <= clock_mono_ms() + EXIT_WATCH_ASK_MS);
     exit_watch_done(&w);
 }
 

@@ -15,6 +15,7 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/kubernetes/kube_watch.h"
 #include "lib/provider/kubernetes/kubernetes.h"
 #include "lib/util/socket.h"
 
@@ -33,7 +34,7 @@ void kube_claim_done(struct kube_claim *c)
 /* ---- finding ---- */
 
 /* A name from an answer goes into paths. */
-static bool is_object_name(const char *name)
+static bool is_safe_name(const char *name)
 {
     size_t n = strlen(name);
 
@@ -76,7 +77,7 @@ static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, j
     return 0;
 }
 
-static bool is_owned_by(const json_t *doc, const char *uid)
+static bool has_controller(const json_t *doc, const char *uid)
 {
     const json_t *list = json_object_get(json_object_get(doc, "metadata"), "ownerReferences"), *v;
     size_t i;
@@ -93,10 +94,10 @@ static int find_sandbox(struct kube *k, struct kube_claim *c, struct err *e)
     json_t *doc = NULL;
     int r;
 
-    if (!is_object_name(name))
+    if (!is_safe_name(name))
         return 0;
     r = find_by_list(k, KUBE_SANDBOXES, name, &doc, e);
-    if (r == 1 && is_owned_by(doc, c->uid)) {
+    if (r == 1 && has_controller(doc, c->uid)) {
         c->sandbox = doc;
         c->sandbox_uid = kube_text(doc, "metadata", "uid");
         c->sandbox_name = kube_text(doc, "metadata", "name");
@@ -138,12 +139,12 @@ int kube_find_claim_pod(struct kube *k, const struct kube_claim *c, struct kube_
     struct err why = {0};
     int r;
 
-    if (!is_object_name(name))
+    if (!is_safe_name(name))
         name = c->sandbox_name;
-    if (!c->sandbox || !is_object_name(name))
+    if (!c->sandbox || !is_safe_name(name))
         return 0;
     r = kube_get(k, KUBE_PODS, name, &doc, &why);
-    if (r == 0 && is_owned_by(doc, c->sandbox_uid)) {
+    if (r == 0 && has_controller(doc, c->sandbox_uid)) {
         kube_pod_done(ret);
         kube_read_pod_take(doc, ret);
         return 1;

@@ -15,6 +15,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/kubernetes/kube_config.h"
+#include "lib/util/socket.h"
 #include "lib/util/transport.h"
 
 #define KUBE_ANSWER_BYTES (16 * 1024 * 1024)
@@ -23,6 +24,8 @@
 #define KUBE_PATH_BYTES 2048
 #define KUBE_REGISTRY "docker.io/bellhop"
 #define WATCH_S 1800
+#define RETRY_MS 250 /* the first pause, which doubles */
+#define RETRY_MOST_MS 4000
 
 const char *const kube_reach_names[] = {"any", "address", "exec", "forward", NULL};
 
@@ -51,11 +54,12 @@ struct kube {
     struct bh_ctx *ctx;
     struct http *http;
     int64_t deadline_mono_ms;
+    int patience_ms;
     enum kube_way way;
     enum kube_reach reach;
     struct kube_config config;
     char *socket; /* of kubectl proxy; or NULL */
-    char *namespace, *registry;
+    char *engine, *namespace, *registry;
 };
 
 /* ---- which one ---- */
@@ -215,7 +219,8 @@ int kube_open(struct bh_ctx *ctx, const char *engine, int64_t deadline_mono_ms, 
     kube_config_init(&k->config);
     k->ctx = ctx;
     k->deadline_mono_ms = deadline_mono_ms;
-    r = read_engine(k, engine, e);
+    k->engine = strdup(engine);
+    r = k->engine ? read_engine(k, engine, e) : err_oom(e);
     if (r == 0)
         r = http_new(ctx->cancel_fd, &k->http, e);
     if (r < 0) {
@@ -236,10 +241,16 @@ struct kube *kube_free(struct kube *k)
     (void)http_free(k->http);
     kube_config_done(&k->config);
     free(k->socket);
+    free(k->engine);
     free(k->namespace);
     free(k->registry);
     free(k);
     return NULL;
+}
+
+const char *kube_engine(const struct kube *k)
+{
+    return k->engine;
 }
 
 const char *kube_namespace(const struct kube *k)
@@ -270,6 +281,16 @@ int kube_cancel_fd(const struct kube *k)
 int64_t kube_deadline(const struct kube *k)
 {
     return k->deadline_mono_ms;
+}
+
+void kube_set_deadline(struct kube *k, int64_t deadline_mono_ms)
+{
+    k->deadline_mono_ms = deadline_mono_ms;
+}
+
+void kube_set_patience(struct kube *k, int ms)
+{
+    k->patience_ms = ms;
 }
 
 /* ---- answers ---- */
@@ -314,8 +335,8 @@ static enum err_code code_of_status(int status, const char *reason, const char *
     case 400:
     case 422:
         return ERR_INVALID;
-    case 429:
-        return ERR_UNAVAILABLE;
+    case 410:
+        return ERR_RANGE;
     default:
         return ERR_UNAVAILABLE;
     }
@@ -387,15 +408,77 @@ static int kube_request(struct kube *k, const char *method, const char *path, co
     return r;
 }
 
-static int kube_call(struct kube *k, const char *method, const char *path, const json_t *body,
-                     json_t **ret, struct err *e)
+/* The repetitions of a call. */
+struct kube_retry {
+    int64_t until_mono_ms; /* 0: it has not failed yet */
+    int pause_ms;
+    int status;   /* of the last answer; 0: there was none */
+    int after_ms; /* the pause that it asked for */
+};
+
+/* An end of the call's own time is none of these. A connection that is cut in the handshake looks like one that is refused. */
+static bool is_transient(const struct kube *k, const struct kube_retry *t, int r)
+{
+    switch (t->status) {
+    case 0:
+        return (r == -ERR_UNAVAILABLE || r == -ERR_DATA_LOSS || r == -ERR_UNAUTHENTICATED ||
+                r == -ERR_DEADLINE) &&
+               clock_until_ms(k->deadline_mono_ms) > 0;
+    case 429:
+    case 500:
+    case 502:
+    case 503:
+    case 504:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* 1: a pause was made, and the call is repeated; 0: it is not. */
+static int pause_for_retry(struct kube *k, struct kube_retry *t, int r, struct err *e)
+{
+    int64_t left;
+    int ms;
+
+    if (r >= 0 || !k->patience_ms || !is_transient(k, t, r))
+        return 0;
+    if (!t->until_mono_ms) {
+        t->until_mono_ms = clock_mono_ms() + k->patience_ms;
+        t->pause_ms = RETRY_MS;
+    }
+    left = clock_until_ms(t->until_mono_ms);
+    ms = t->after_ms > t->pause_ms ? t->after_ms : t->pause_ms;
+    ms = ms < left ? ms : (int)left;
+    if (left <= 0 || clock_until_ms(k->deadline_mono_ms) <= ms)
+        return 0;
+    t->pause_ms = t->pause_ms * 2 < RETRY_MOST_MS ? t->pause_ms * 2 : RETRY_MOST_MS;
+    return socket_wait_canceled(k->ctx->cancel_fd, ms) ? err_set(e, ERR_CANCELED, "canceled") : 1;
+}
+
+static int retry_after_ms(const struct http_response *res)
+{
+    char value[32];
+    uint64_t seconds = 0;
+
+    if (!http_header(res, "Retry-After", value, sizeof(value)) ||
+        str_parse_u64(value, 0, 3600, &seconds, NULL) < 0)
+        return 0;
+    return (int)seconds * 1000;
+}
+
+static int kube_call_once(struct kube *k, const char *method, const char *path, const json_t *body,
+                          struct kube_retry *t, json_t **ret, struct err *e)
 {
     struct http_response res = {0};
     _cleanup_json_ json_t *obj = NULL;
     int r = kube_request(k, method, path, body, KUBE_ANSWER_BYTES, &res, e);
 
+    t->status = t->after_ms = 0;
     if (r < 0)
         return r;
+    t->status = res.status;
+    t->after_ms = retry_after_ms(&res);
     if (res.status < 200 || res.status > 299)
         r = kube_refusal(res.status, res.body.data, res.body.len, e);
     else if (jx_parse_within(res.body.data, res.body.len, KUBE_PARSED_BYTES, &obj, e) < 0)
@@ -403,6 +486,24 @@ static int kube_call(struct kube *k, const char *method, const char *path, const
     http_response_done(&res);
     if (r == 0 && ret)
         *ret = TAKE(obj);
+    return r;
+}
+
+static int kube_call(struct kube *k, const char *method, const char *path, const json_t *body,
+                     json_t **ret, struct err *e)
+{
+    struct kube_retry t = {0};
+    struct err why;
+    int r, again;
+
+    do {
+        why = (struct err){0};
+        r = kube_call_once(k, method, path, body, &t, ret, &why);
+        again = pause_for_retry(k, &t, r, &why);
+    } while (again == 1);
+    r = again < 0 ? again : r;
+    if (r < 0 && e)
+        *e = why;
     return r;
 }
 
@@ -557,8 +658,8 @@ int kube_version(struct kube *k, json_t **ret, struct err *e)
 
 /* ---- WebSockets ---- */
 
-static int kube_upgrade(struct kube *k, const char *path, const char *protocol, int *ret_fd,
-                        struct err *e)
+static int kube_upgrade(struct kube *k, const char *path, const char *protocol, bool is_patient,
+                        int *ret_status, int *ret_fd, struct err *e)
 {
     char key[64], protocol_line[96];
     /* A watch is refused without an origin. */
@@ -569,14 +670,17 @@ static int kube_upgrade(struct kube *k, const char *path, const char *protocol, 
                              NULL,
                              NULL,
                              NULL};
+    struct kube_retry t = {0};
     struct http_request req = {.method = "GET",
                                .headers = headers,
                                .unix_socket = k->socket,
-                               .deadline_mono_ms = k->deadline_mono_ms};
+                               .deadline_mono_ms = k->deadline_mono_ms,
+                               .ret_status = &t.status};
     _cleanup_free_ char *url = NULL;
     unsigned char raw[16];
+    struct err why;
     size_t n;
-    int r = io_random(raw, sizeof(raw), e);
+    int r = io_random(raw, sizeof(raw), e), again;
 
     if (r < 0)
         return r;
@@ -595,24 +699,34 @@ static int kube_upgrade(struct kube *k, const char *path, const char *protocol, 
         return err_oom(e);
     }
     req.url = url;
-    r = http_upgrade(k->http, &req, ret_fd, e);
-    return r < 0 ? err_wrap(e, r, "the cluster") : 0;
+    do {
+        why = (struct err){0};
+        t.status = 0;
+        r = http_upgrade(k->http, &req, ret_fd, &why);
+        /* 500: the pod's node refuses. */
+        again = is_patient && t.status != 500 ? pause_for_retry(k, &t, r, &why) : 0;
+    } while (again == 1);
+    if (ret_status)
+        *ret_status = t.status;
+    r = again < 0 ? again : r;
+    if (r < 0 && e)
+        *e = why;
+    return r < 0 && again >= 0 ? err_wrap(e, r, "the cluster") : r;
 }
 
-int kube_watch(struct kube *k, enum kube_kind kind, const char *name, const char *version,
-               int *ret_fd, struct err *e)
+int kube_watch_socket(struct kube *k, enum kube_kind kind, const char *name, const char *version,
+                      int *ret_status, int *ret_fd, struct err *e)
 {
     char path[KUBE_PATH_BYTES], query[512];
 
-    /* No bookmarks: the first one comes at once, and a new watch begins with a new version anyway. */
     if (!*version || strspn(version, "0123456789") != strlen(version))
         return err_set(e, ERR_DATA_LOSS, "the object has no version that can be watched from");
     (void)snprintf(query, sizeof(query),
-                   "watch=1&timeoutSeconds=%d&resourceVersion=%s"
+                   "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=%.32s"
                    "&fieldSelector=metadata.name%%3D%.253s",
                    WATCH_S, version, name);
     (void)kube_path(k, kind, NULL, query, path);
-    return kube_upgrade(k, path, NULL, ret_fd, e);
+    return kube_upgrade(k, path, NULL, false, ret_status, ret_fd, e);
 }
 
 int kube_websocket(struct kube *k, const char *pod, const char *call, const char *protocol,
@@ -622,5 +736,5 @@ int kube_websocket(struct kube *k, const char *pod, const char *call, const char
 
     (void)snprintf(name, sizeof(name), "%s/%s", pod, call);
     (void)kube_path(k, KUBE_PODS, name, NULL, path);
-    return kube_upgrade(k, path, protocol, ret_fd, e);
+    return kube_upgrade(k, path, protocol, true, NULL, ret_fd, e);
 }

@@ -57,17 +57,24 @@ static inline void kube_free_p(struct kube **k)
 }
 #define _cleanup_kube_ __attribute__((cleanup(kube_free_p)))
 
+const char *kube_engine(const struct kube *k); /* as kube_open() got it */
 const char *kube_namespace(const struct kube *k);
 const char *kube_registry(const struct kube *k); /* the prefix of our images' names */
 enum kube_reach kube_reach(const struct kube *k);
 bool kube_is_inside(const struct kube *k); /* the addresses of pods are this machine's network */
 int kube_cancel_fd(const struct kube *k);
 int64_t kube_deadline(const struct kube *k);
+void kube_set_deadline(struct kube *k, int64_t deadline_mono_ms);
+/*
+ * Repeats each call for so long that fails for a reason that passes: no connection, an answer that was cut, 429 (after
+ * its Retry-After), 500, 502, 503 and 504. A creation whose answer was lost finds its own object. 0, the default: not.
+ */
+void kube_set_patience(struct kube *k, int ms);
 
 /*
  * Calls. A refusal has Kubernetes' own reason and message: 404 is ERR_NOT_FOUND, AlreadyExists ERR_EXISTS, Conflict
  * ERR_ABORTED, a quota ERR_EXHAUSTED, Pod Security ERR_PRECONDITION, other 401 and 403 ERR_DENIED, 400 and 422
- * ERR_INVALID. Without an answer of the API server itself: ERR_UNAVAILABLE.
+ * ERR_INVALID, 410 ERR_RANGE. Without an answer of the API server itself: ERR_UNAVAILABLE.
  */
 int kube_get(struct kube *k, enum kube_kind kind, const char *name, json_t **ret, struct err *e);
 /* query: percent-encoded, "labelSelector=..." */
@@ -91,11 +98,11 @@ int kube_logs(struct kube *k, const char *pod, char **ret, size_t *ret_len, stru
 int kube_version(struct kube *k, json_t **ret, struct err *e);
 
 /*
- * A descriptor that becomes readable when the object with that name changes after `version` (its resourceVersion),
- * and at the end of the stream, after half an hour at the latest. It tells nothing else: the object is read anew.
+ * A WebSocket with the changes of the object with that name after `version` (its resourceVersion), and with bookmarks,
+ * for half an hour at most. kube_watch() in kube_watch.h reads it. *ret_status (or NULL): of the answer; 0: none came.
  */
-int kube_watch(struct kube *k, enum kube_kind kind, const char *name, const char *version,
-               int *ret_fd, struct err *e);
+int kube_watch_socket(struct kube *k, enum kube_kind kind, const char *name, const char *version,
+                      int *ret_status, int *ret_fd, struct err *e);
 /* A WebSocket to a subresource of a pod: "exec?command=..."; raw frames. */
 int kube_websocket(struct kube *k, const char *pod, const char *call, const char *protocol,
                    int *ret_fd, struct err *e);

@@ -22,7 +22,8 @@
 #define TOKEN_FILE_BYTES 65536
 #define SERVICE_ACCOUNT "/var/run/secrets/kubernetes.io/serviceaccount"
 #define BY_PROXY \
-    "'kubectl proxy --unix-socket=SOCKET' reaches such a cluster: --kubeconfig proxy:SOCKET"
+    "'kubectl proxy --unix-socket=SOCKET --reject-paths=^$ &' reaches such a cluster, with " \
+    "KUBECONFIG=proxy:SOCKET"
 
 /* ---- libyaml ---- */
 
@@ -280,8 +281,8 @@ int kube_config_read(struct kube_config *c, const char *path, const char *contex
     (void)pthread_once(&yaml_once, yaml_load_once);
     if (!yaml_calls.is_loaded)
         return err_field(e, ERR_UNIMPLEMENTED, KUBE_FIELD,
-                         "kubeconfig: " YAML_LIBRARY " is not here: install libyaml-0-2, or use "
-                         "--kubeconfig proxy:SOCKET");
+                         "kubeconfig: " YAML_LIBRARY
+                         " is not here: install libyaml-0-2, or use " BY_PROXY);
     if (!yaml_calls.parser_initialize(&parser))
         return err_oom(e);
     yaml_calls.parser_set_input_string(&parser, (const unsigned char *)text, len);

@@ -61,7 +61,7 @@ int kube_inspect(struct provider_box *b, json_t **ret, struct err *e)
     int r = kube_open_box(b, &k, e);
 
     if (r == 0)
-        r = kube_find_pod(b, k, &p, e);
+        r = kube_find_own_pod(b, k, &p, e);
     if (r < 0)
         return r;
     if (r == 0 || !p.is_running)

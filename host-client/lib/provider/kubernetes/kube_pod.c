@@ -13,12 +13,21 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/kubernetes/kube_watch.h"
 #include "lib/provider/kubernetes/kubernetes.h"
 #include "lib/provider/store_mark.h"
 #include "lib/util/socket.h"
 
 #define END_FILE "kubernetes-end"
 #define BLIND_MS 500 /* between two looks without a watch */
+
+static void write_end(const struct provider_box *b, const char *why)
+{
+    _cleanup_free_ char *path = path_join(b->dir, END_FILE);
+
+    if (path && *why)
+        (void)io_write_file(AT_FDCWD, path, why, strlen(why), 0600, false, NULL);
+}
 
 void kube_name(const struct provider_box *b, char out[KUBE_NAME_BYTES])
 {
@@ -95,6 +104,18 @@ static bool has_condition(const json_t *doc, const char *type, const char *statu
     return false;
 }
 
+/* Where nobody has seen the end, the kubelet makes a number up, and says so in the reason. */
+static int exit_code_of(const json_t *ended)
+{
+    const json_t *code = json_object_get(ended, "exitCode");
+    const char *reason = kube_text(ended, "reason");
+
+    if (!json_is_integer(code) || json_integer_value(code) < 0 || json_integer_value(code) > 255 ||
+        str_eq(reason, "Unknown") || str_eq(reason, "ContainerStatusUnknown"))
+        return -1;
+    return (int)json_integer_value(code);
+}
+
 void kube_read_pod_take(json_t *doc, struct kube_pod *ret)
 {
     const json_t *status = box_status(doc), *state = json_object_get(status, "state");
@@ -114,7 +135,7 @@ void kube_read_pod_take(json_t *doc, struct kube_pod *ret)
         .is_ready = has_condition(doc, "Ready", "True"),
         .is_ending = *kube_text(doc, "metadata", "deletionTimestamp") != '\0',
         .has_ended = ended != NULL,
-        .exit_code = (int)json_integer_value(json_object_get(ended, "exitCode")),
+        .exit_code = exit_code_of(ended),
     };
 }
 
@@ -131,6 +152,22 @@ int kube_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod 
     return r;
 }
 
+int kube_find_own_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
+                      struct err *e)
+{
+    char own[KUBE_UID_BYTES];
+    int r = kube_record_uid(b, own, e);
+    bool is_recorded = r == 1;
+
+    if (r >= 0)
+        r = kube_find_pod(b, k, ret, e);
+    if (r != 1 || !is_recorded || str_eq(own, ret->uid))
+        return r;
+    write_end(b, "Replaced: the pod is another one, which this box has not made");
+    kube_pod_done(ret);
+    return 0;
+}
+
 void kube_pod_done(struct kube_pod *p)
 {
     json_decref(p->doc);
@@ -138,14 +175,16 @@ void kube_pod_done(struct kube_pod *p)
 }
 
 int kube_make(const struct provider_box *b, struct kube *k, enum kube_kind kind, const json_t *body,
-              struct err *e)
+              json_t **ret, struct err *e)
 {
-    _cleanup_json_ json_t *found = NULL;
+    _cleanup_json_ json_t *made = NULL;
     struct err why = {0};
-    int r = body ? kube_create(k, kind, body, false, NULL, &why) : err_oom(&why);
+    int r = body ? kube_create(k, kind, body, false, &made, &why) : err_oom(&why);
 
-    if (r == -ERR_EXISTS && kube_find(b, k, kind, &found, &why) == 1)
-        return 0;
+    if (r == -ERR_EXISTS && kube_find(b, k, kind, &made, &why) == 1)
+        r = 0;
+    if (r == 0 && ret)
+        *ret = TAKE(made);
     if (r < 0 && e)
         *e = why;
     return r;
@@ -327,20 +366,22 @@ void kube_pod_warning(struct kube *k, const struct kube_pod *p, char out[KUBE_WH
 
 void kube_note_end(const struct provider_box *b, const struct kube_pod *p)
 {
-    _cleanup_free_ char *path = path_join(b->dir, END_FILE);
     char why[KUBE_WHY_BYTES];
 
     kube_pod_why(p, why);
-    if (path && *why && *b->dir) /* the sweep knows no directory */
-        (void)io_write_file(AT_FDCWD, path, why, strlen(why), 0600, false, NULL);
+    write_end(b, why);
 }
 
 void kube_read_end(const struct provider_box *b, char out[KUBE_WHY_BYTES])
 {
     _cleanup_free_ char *path = path_join(b->dir, END_FILE);
     _cleanup_free_ char *text = NULL;
+    struct err why = {0};
+    int r = path ? io_read_file(AT_FDCWD, path, KUBE_WHY_BYTES, &text, NULL, &why) : err_oom(&why);
 
     out[0] = '\0';
-    if (path && io_read_file(AT_FDCWD, path, KUBE_WHY_BYTES, &text, NULL, NULL) == 0)
+    if (r == 0)
         (void)snprintf(out, KUBE_WHY_BYTES, "%s", text);
+    else if (r != -ERR_NOT_FOUND)
+        (void)snprintf(out, KUBE_WHY_BYTES, "the reason cannot be read: %.250s", why.message);
 }

@@ -27,8 +27,6 @@
 #define SETTLE_MS 5000 /* a controller may not have seen yet what was made a moment ago */
 #define GIVE_MS 10000  /* for the container's shell to come to its FIFO */
 #define GIVE_PAUSE_MS 100
-#define FORCE_AFTER_MS 15000 /* of a node that does not end a pod that is to be removed */
-#define KILL_GRACE_S 1
 
 /* ---- check and prepare ---- */
 
@@ -77,7 +75,7 @@ int kube_pool_prepare(const struct provider_box *b, struct kube *k, struct err *
     if (r < 0)
         return r;
     body = kube_new_sandbox_claim(b, mark);
-    r = kube_make(b, k, KUBE_SANDBOX_CLAIMS, body, e);
+    r = kube_make(b, k, KUBE_SANDBOX_CLAIMS, body, NULL, e);
     if (r == 0)
         r = kube_find_claim(b, k, &c, e);
     if (r == 0)
@@ -95,18 +93,17 @@ int kube_pool_has_disk(const struct provider_box *b, struct kube *k, struct err 
     return r == 1 ? kube_has_recorded_claim(b, &c, e) : r;
 }
 
-/* The record names the pod: its uid is no other's. One whose container was started again has lost its agent's token. */
+/* By the record. kube_find_own_pod() compares its uid. One whose container was started again has lost its token. */
 int kube_pool_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
                        struct err *e)
 {
     struct kube_recorded w = {0};
-    struct kube_pod p = {0};
     json_t *doc = NULL;
     struct err why = {0};
     int r = kube_read_record(b, &w, e);
 
-    if (r != 1)
-        return r;
+    if (r < 0 || !*w.pod)
+        return r < 0 ? r : 0;
     r = kube_get(k, KUBE_PODS, w.pod, &doc, &why);
     if (r == -ERR_NOT_FOUND)
         return 0;
@@ -115,16 +112,11 @@ int kube_pool_find_pod(const struct provider_box *b, struct kube *k, struct kube
             *e = why;
         return r;
     }
-    kube_read_pod_take(doc, &p);
-    if (!str_eq(p.uid, w.uid)) {
-        kube_pod_done(&p);
-        return 0;
+    kube_read_pod_take(doc, ret);
+    if (ret->is_running && str_eq(ret->uid, w.uid) && !str_eq(ret->container, w.container)) {
+        ret->is_running = false;
+        ret->has_ended = true;
     }
-    if (p.is_running && *w.container && !str_eq(p.container, w.container)) {
-        p.is_running = false;
-        p.has_ended = true;
-    }
-    *ret = p;
     return 1;
 }
 
@@ -134,7 +126,7 @@ static const char give_script[] =
     "f=/run/bellhop/token; if [ -p $f ]; then read -r t && printf %s \"$t\" >$f && echo given; "
     "else read -r n </proc/1/comm; echo \"$n\"; fi";
 
-static int read_token(const struct provider_box *b, char **ret, size_t *ret_len, struct err *e)
+static int read_pool_token(const struct provider_box *b, char **ret, size_t *ret_len, struct err *e)
 {
     _cleanup_free_ char *path = path_join(b->dir, "token");
 
@@ -142,7 +134,7 @@ static int read_token(const struct provider_box *b, char **ret, size_t *ret_len,
 }
 
 /* Reads a line, as far as there is one, to the end of the stream. */
-static int read_answer(struct kube *k, int fd, char *out, size_t size, struct err *e)
+static int read_script_answer(struct kube *k, int fd, char *out, size_t size, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + GIVE_MS;
     size_t n = 0;
@@ -186,7 +178,7 @@ static int give_token_once(struct kube *k, const struct kube_pod *p, const char 
     if (r == 0)
         r = io_write_all(fd, "\n", 1, NULL);
     (void)shutdown(fd, SHUT_WR);
-    r = read_answer(k, fd, answer, sizeof(answer), e);
+    r = read_script_answer(k, fd, answer, sizeof(answer), e);
     if (r < 0)
         return r;
     return str_eq(answer, "given") || str_eq(answer, "bellhopd");
@@ -220,7 +212,7 @@ static bool has_box_container(const struct kube_pod *p)
     return false;
 }
 
-static int pod_failure(const struct kube_pod *p, struct err *e)
+static int pool_pod_failure(const struct kube_pod *p, struct err *e)
 {
     if (!has_box_container(p))
         return err_field(e, ERR_PRECONDITION, POOL_FIELD,
@@ -267,8 +259,8 @@ static int clear_ended_pods(const struct provider_box *b, struct kube *k, struct
 }
 
 /* Until the container runs; *p is the pod then. */
-static int wait_running(const struct provider_box *b, struct kube *k, struct kube_claim *c,
-                        struct kube_pod *p, struct err *e)
+static int wait_claim_running(const struct provider_box *b, struct kube *k, struct kube_claim *c,
+                              struct kube_pod *p, struct err *e)
 {
     int64_t settled = clock_mono_ms() + SETTLE_MS;
 
@@ -278,7 +270,7 @@ static int wait_running(const struct provider_box *b, struct kube *k, struct kub
         if (r == 1 && p->is_running && p->is_ready && !p->is_ending)
             return 0;
         if (r == 1)
-            r = pod_failure(p, e);
+            r = pool_pod_failure(p, e);
         else if (r == 0 && clock_until_ms(settled) <= 0)
             r = claim_failure(c, e);
         if (r == 0)
@@ -306,7 +298,7 @@ static int give_token(const struct provider_box *b, struct kube *k, struct kube_
             break;
         seen = look_at_claim(b, k, c, p, e);
         if (seen == 1)
-            seen = pod_failure(p, e);
+            seen = pool_pod_failure(p, e);
         if (seen == 0 && !p->doc)
             seen = err_set(e, ERR_ABORTED, "the pod was deleted while the box started");
         if (seen < 0)
@@ -331,19 +323,22 @@ int kube_pool_start(const struct provider_box *b, struct kube *k, struct kube_po
     _cleanup_free_ char *token = NULL;
     struct kube_recorded w = {0};
     size_t len = 0;
+    bool is_own;
     int r = clear_ended_pods(b, k, &c, ret, e);
 
-    if (r == 0)
-        r = wait_running(b, k, &c, ret, e);
-    if (r == 0)
-        r = kube_record_claim(b, &c, e);
     if (r == 0)
         r = kube_read_record(b, &w, e);
     if (r < 0)
         return r;
-    if (r == 1 && str_eq(w.uid, ret->uid) && str_eq(w.container, ret->container))
-        return 0;
-    r = read_token(b, &token, &len, e);
+    is_own = ret->doc && str_eq(w.uid, ret->uid) && str_eq(w.container, ret->container);
+    r = is_own ? 0 : kube_record_forget(b, e); /* else the new pod would be taken for a stranger */
+    if (r == 0)
+        r = wait_claim_running(b, k, &c, ret, e);
+    if (r == 0)
+        r = kube_record_claim(b, &c, e);
+    if (r < 0 || (is_own && str_eq(w.uid, ret->uid)))
+        return r;
+    r = read_pool_token(b, &token, &len, e);
     if (r == 0)
         r = give_token(b, k, &c, ret, token, e);
     if (token)
@@ -391,8 +386,8 @@ int kube_pool_explain(const struct provider_box *b, int r, struct err *e)
 /* ---- stop and destroy ---- */
 
 /* Suspends first: else the pod would be made anew. */
-static int end_pod(const struct provider_box *b, struct kube *k, const struct kube_claim *c,
-                   struct kube_pod *p, int grace_s, struct err *e)
+static int end_claim_pod(const struct provider_box *b, struct kube *k, const struct kube_claim *c,
+                         struct kube_pod *p, int grace_s, struct err *e)
 {
     int r = kube_suspend(k, c, true, e);
 
@@ -410,11 +405,11 @@ int kube_pool_stop(const struct provider_box *b, struct kube *k, int grace_s, st
 {
     _cleanup_kube_claim_ struct kube_claim c = {0};
     _cleanup_kube_pod_ struct kube_pod p = {0};
-    int64_t lost_at = clock_mono_ms() + FORCE_AFTER_MS;
+    int64_t lost_at = clock_mono_ms() + KUBE_FORCE_AFTER_MS;
     int r = kube_find_claim(b, k, &c, e);
 
     if (r == 1)
-        r = end_pod(b, k, &c, &p, grace_s, e);
+        r = end_claim_pod(b, k, &c, &p, grace_s, e);
     while (r == 0 && c.doc) {
         r = kube_find_claim_pod(k, &c, &p, e);
         if (r != 1)
@@ -433,7 +428,7 @@ int kube_pool_stop(const struct provider_box *b, struct kube *k, int grace_s, st
  */
 int kube_pool_destroy(const struct provider_box *b, struct kube *k, struct err *e)
 {
-    int64_t force_at = clock_mono_ms() + FORCE_AFTER_MS;
+    int64_t force_at = clock_mono_ms() + KUBE_FORCE_AFTER_MS;
     char uid[KUBE_UID_BYTES] = "", name[KUBE_NAME_BYTES];
 
     kube_name(b, name);
@@ -446,7 +441,7 @@ int kube_pool_destroy(const struct provider_box *b, struct kube *k, struct err *
             return r;
         if (!str_eq(c.uid, uid)) { /* the first look, or one that was made meanwhile */
             (void)snprintf(uid, sizeof(uid), "%s", c.uid);
-            r = end_pod(b, k, &c, &p, KILL_GRACE_S, e);
+            r = end_claim_pod(b, k, &c, &p, KUBE_KILL_GRACE_S, e);
             if (r == 0)
                 r = kube_delete_tree(k, KUBE_SANDBOX_CLAIMS, name, c.uid, e);
         } else {

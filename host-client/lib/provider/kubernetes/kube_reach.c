@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -22,6 +23,7 @@
 #define TRY_ONCE_MS 200
 #define TRY_PAUSE_MS 10
 #define ANSWER_MS 10000
+#define DIAL_PATIENCE_MS 10000 /* for an API server that restarts */
 
 struct kube_record {
     enum kube_reach way;
@@ -69,6 +71,33 @@ static int record_load(const struct provider_box *b, struct kube_record *ret, st
     if (r == 0)
         r = jx_decode(ret->doc, fields, ret, e);
     return r < 0 ? err_wrap(e, r, "the record of the pod") : 0;
+}
+
+int kube_record_pod(const struct provider_box *b, const char *uid, struct err *e)
+{
+    const struct kube_record w = {
+        .way = KUBE_REACH_ANY, .uid = uid, .address = "", .pod = "", .container = ""};
+
+    return record_save(b, &w, e);
+}
+
+int kube_record_uid(const struct provider_box *b, char out[KUBE_UID_BYTES], struct err *e)
+{
+    struct kube_recorded w = {0};
+    int r = kube_read_record(b, &w, e);
+
+    if (r == 1)
+        (void)snprintf(out, KUBE_UID_BYTES, "%s", w.uid);
+    return r;
+}
+
+int kube_record_forget(const struct provider_box *b, struct err *e)
+{
+    _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
+
+    if (!path)
+        return err_oom(e);
+    return unlink(path) < 0 && errno != ENOENT ? err_sys(e, errno, "remove '%s'", path) : 0;
 }
 
 int kube_read_record(const struct provider_box *b, struct kube_recorded *ret, struct err *e)
@@ -188,18 +217,29 @@ int kube_record_reach(const struct provider_box *b, struct kube *k, const struct
 
 /* ---- connecting ---- */
 
+/* The pod is not the one that the box was started with, or does not run; NULL: it is gone. */
+static int explain_end(const struct provider_box *b, const struct kube_pod *p, struct err *e)
+{
+    char why[KUBE_WHY_BYTES] = "";
+
+    if (p)
+        kube_note_end(b, p);
+    kube_read_end(b, why);
+    return err_set(e, ERR_UNAVAILABLE, "the pod has ended%s%s", *why ? ": " : "", why);
+}
+
 /* Addresses and names are used again: the pod is seen to be the same after the connection was made. */
 static int check_same(struct provider_box *b, struct kube *k, const struct kube_record *w,
                       struct err *e)
 {
     _cleanup_kube_pod_ struct kube_pod p = {0};
-    int r = kube_find_pod(b, k, &p, e);
+    int r = kube_find_own_pod(b, k, &p, e);
 
     if (r < 0)
         return r;
     return r == 1 && p.is_running && str_eq(p.uid, w->uid) && str_eq(p.address, w->address)
                ? 0
-               : err_set(e, ERR_UNAVAILABLE, "the pod has ended");
+               : explain_end(b, r == 1 ? &p : NULL, e);
 }
 
 int kube_dial(struct provider_box *b, int *ret_fd, struct err *e)
@@ -208,15 +248,24 @@ int kube_dial(struct provider_box *b, int *ret_fd, struct err *e)
     _cleanup_kube_ struct kube *k = NULL;
     _cleanup_close_ int fd = -1;
     char name[KUBE_NAME_BYTES];
+    struct err why = {0};
     int r = record_load(b, &w, e);
 
     kube_name(b, name);
+    if (r == 0 && w.way == KUBE_REACH_ANY)
+        r = err_set(e, ERR_UNAVAILABLE, "the pod is starting");
     if (r == 0)
         r = kube_open_box(b, &k, e);
-    if (r == 0)
-        r = open_way(k, w.way, *w.pod ? w.pod : name, w.address, provider_deadline(b), &fd, e);
-    if (r == 0)
-        r = check_same(b, k, &w, e);
+    if (r < 0)
+        return r;
+    kube_set_patience(k, DIAL_PATIENCE_MS);
+    r = open_way(k, w.way, *w.pod ? w.pod : name, w.address, provider_deadline(b), &fd, &why);
+    if (r == -ERR_CANCELED || (r < 0 && check_same(b, k, &w, NULL) == 0)) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    r = check_same(b, k, &w, e);
     if (r == 0)
         *ret_fd = TAKE_FD(fd);
     return r;

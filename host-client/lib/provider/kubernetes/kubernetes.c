@@ -18,15 +18,16 @@
 #include "common/jsonx.h"
 #include "common/path.h"
 #include "common/str.h"
+#include "lib/provider/kubernetes/kube_watch.h"
 #include "lib/provider/store_mark.h"
 #include "lib/util/socket.h"
 
 #define TOKEN_BYTES 4096
 #define SIGNAL_STATUS 128
-#define LOOK_MS 5000         /* the longest time between two looks at a pod that changes */
-#define PATIENCE_MS 30000    /* for an API server that does not answer while a box starts or ends */
-#define FORCE_AFTER_MS 15000 /* of a node that does not end a pod that is to be removed */
-#define KILL_GRACE_S 1
+#define SIGNAL_MOST 64
+#define LOOK_MS 5000      /* the longest time between two looks at a pod that changes */
+#define EXPLAIN_MS 2000   /* before the deadline of a start: the caller waits no longer */
+#define PATIENCE_MS 30000 /* for an API server that does not answer while a box starts or ends */
 #define TRIAL_USER "user"
 #define TRIAL_UID 1000
 
@@ -149,6 +150,8 @@ static int kube_prepare(struct provider_box *b, struct err *e)
     char mark[STORE_MARK_BYTES];
     int r = kube_open_box(b, &k, e);
 
+    if (r == 0)
+        kube_set_patience(k, PATIENCE_MS);
     if (r == 0 && *b->spec->pool)
         return kube_pool_prepare(b, k, e);
     if (r == 0)
@@ -156,7 +159,7 @@ static int kube_prepare(struct provider_box *b, struct err *e)
     if (r < 0 || !kube_has_claim(b->spec))
         return r;
     claim = kube_new_claim(b, mark);
-    return kube_make(b, k, KUBE_CLAIMS, claim, e);
+    return kube_make(b, k, KUBE_CLAIMS, claim, NULL, e);
 }
 
 /* ---- find ---- */
@@ -172,26 +175,13 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
         return 0;
     r = kube_open_box(b, &k, e);
     if (r == 0)
-        r = kube_find_pod(b, k, &p, e);
+        r = kube_find_own_pod(b, k, &p, e);
     if (r != 1)
         return r;
     kube_note_end(b, &p);
     if (p.is_running && !p.is_ready && !p.is_ending)
         return kube_node_is_lost(&p, e);
     return p.is_running;
-}
-
-/*
- * The API server may be away for a moment, as during its own update; a connection that is cut within the handshake of
- * TLS looks like one that is refused. True: a pause was made.
- */
-static bool is_worth_a_retry(const struct provider_box *b, struct kube *k, int r,
-                             const struct err *why, int64_t patience_mono_ms)
-{
-    const struct kube_pod nothing = {0};
-
-    return (r == -ERR_UNAVAILABLE || r == -ERR_UNAUTHENTICATED) && str_eq(why->field, KUBE_FIELD) &&
-           clock_until_ms(patience_mono_ms) > 0 && kube_wait(b, k, &nothing, LOOK_MS, NULL) == 0;
 }
 
 /* ---- start ---- */
@@ -226,12 +216,12 @@ static int make_secret(const struct provider_box *b, struct kube *k, const char 
         r = kube_unmake(b, k, KUBE_SECRETS, -1, e);
     else if (r == 1)
         return 0;
-    return r < 0 ? r : kube_make(b, k, KUBE_SECRETS, body, e);
+    return r < 0 ? r : kube_make(b, k, KUBE_SECRETS, body, NULL, e);
 }
 
 static int make_pod(const struct provider_box *b, struct kube *k, struct err *e)
 {
-    _cleanup_json_ json_t *pod = NULL, *policy = NULL;
+    _cleanup_json_ json_t *pod = NULL, *policy = NULL, *made = NULL;
     _cleanup_free_ char *image = NULL;
     char mark[STORE_MARK_BYTES];
     struct image_user user;
@@ -245,75 +235,75 @@ static int make_pod(const struct provider_box *b, struct kube *k, struct err *e)
         r = make_secret(b, k, mark, e);
     if (r == 0 && str_eq(b->spec->network, "none")) {
         policy = kube_new_policy(b, mark);
-        r = kube_make(b, k, KUBE_POLICIES, policy, e);
+        r = kube_make(b, k, KUBE_POLICIES, policy, NULL, e);
     }
+    if (r == 0)
+        r = kube_record_forget(b, e);
     if (r < 0)
         return r;
     pod = kube_new_pod(b, k, &user, image, mark);
-    return kube_make(b, k, KUBE_PODS, pod, e);
+    r = kube_make(b, k, KUBE_PODS, pod, &made, e);
+    return r < 0 ? r : kube_record_pod(b, kube_text(made, "metadata", "uid"), e);
 }
 
-/* One that has ended is in the way of the next; one that runs is adopted. 1: nothing is in the way. */
-static int clear_ended_pod(const struct provider_box *b, struct kube *k, struct kube_pod *p,
-                           struct err *e)
+/*
+ * A pod that this start has not made. One that has ended, or that the box has not made, is in the way: it is deleted. Any
+ * other is of an earlier start that died, and is adopted: 1.
+ */
+static int take_found_pod(const struct provider_box *b, struct kube *k, struct kube_pod *p,
+                          struct err *e)
 {
-    char name[KUBE_NAME_BYTES];
+    char name[KUBE_NAME_BYTES], own[KUBE_UID_BYTES];
     bool is_over = p->has_ended || str_eq(p->phase, "Failed") || str_eq(p->phase, "Succeeded");
-    int r = 0;
+    int r = kube_record_uid(b, own, e);
 
+    if (r < 0)
+        return r;
+    if (!is_over && !p->is_ending && (r == 0 || str_eq(own, p->uid))) {
+        r = kube_record_pod(b, p->uid, e);
+        return r < 0 ? r : 1;
+    }
+    r = 0;
     kube_name(b, name);
-    if (!is_over && !p->is_ending)
-        return 1;
     if (!p->is_ending || is_over)
-        r = kube_delete(k, KUBE_PODS, name, p->uid, is_over ? 0 : KILL_GRACE_S, e);
+        r = kube_delete(k, KUBE_PODS, name, p->uid, is_over ? 0 : KUBE_KILL_GRACE_S, e);
     return r < 0 ? r : kube_wait(b, k, p, LOOK_MS, e);
 }
 
-/* Until the container runs; *ret is the pod then. made: whether this start has made the pod. */
-static int wait_running(const struct provider_box *b, struct kube *k, bool *made,
-                        struct kube_pod *ret, struct err *e)
+/* Until the container runs; *ret is the pod then. */
+static int wait_running(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
+                        struct err *e)
 {
-    for (;;) {
-        int r = kube_find_pod(b, k, ret, e);
+    bool is_own = false; /* this start has made the pod, or adopted it */
 
-        if (r < 0)
-            return r;
-        if (r == 1 && ret->is_running && ret->is_ready && !ret->is_ending)
-            return 0;
+    for (;;) {
+        int r = is_own ? kube_find_own_pod(b, k, ret, e) : kube_find_pod(b, k, ret, e);
+
+        if (r == 0 && is_own)
+            r = err_set(e, ERR_ABORTED, "the pod was deleted while it started");
         if (r == 0) {
-            r = *made ? err_set(e, ERR_ABORTED, "the pod was deleted while it started")
-                      : make_pod(b, k, e);
-            *made = true;
+            r = make_pod(b, k, e);
+            is_own = true;
             if (r < 0)
                 return r;
             continue;
         }
-        r = *made ? kube_pod_failure(ret, e) : clear_ended_pod(b, k, ret, e);
-        if (r == 1) /* somebody else's start, or an earlier one of ours */
-            *made = true;
-        else if (*made && r == 0)
+        if (r < 0)
+            return r;
+        if (!is_own) {
+            r = take_found_pod(b, k, ret, e);
+            is_own = r == 1;
+            if (r == 0)
+                kube_pod_done(ret);
+        }
+        if (is_own && ret->is_running && ret->is_ready && !ret->is_ending)
+            return 0;
+        if (is_own)
+            r = kube_pod_failure(ret, e);
+        if (is_own && r == 0)
             r = kube_wait(b, k, ret, LOOK_MS, e);
         if (r < 0)
             return r;
-        kube_pod_done(ret);
-    }
-}
-
-static int wait_running_patiently(const struct provider_box *b, struct kube *k,
-                                  struct kube_pod *ret, struct err *e)
-{
-    int64_t patience = clock_mono_ms() + PATIENCE_MS;
-    bool made = false;
-
-    for (;;) {
-        struct err why = {0};
-        int r = wait_running(b, k, &made, ret, &why);
-
-        if (!is_worth_a_retry(b, k, r, &why, patience)) {
-            if (r < 0 && e)
-                *e = why;
-            return r;
-        }
         kube_pod_done(ret);
     }
 }
@@ -338,7 +328,7 @@ static int explain_start(const struct provider_box *b, int r, struct err *e)
         if (*why)
             r = err_set(e, ERR_DEADLINE, "the pod does not start: %s", why);
     }
-    (void)kube_unmake(b, k, KUBE_PODS, KILL_GRACE_S, NULL);
+    (void)kube_unmake(b, k, KUBE_PODS, KUBE_KILL_GRACE_S, NULL);
     return r;
 }
 
@@ -347,13 +337,21 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
     _cleanup_kube_ struct kube *k = NULL;
     _cleanup_kube_pod_ struct kube_pod p = {0};
     _cleanup_free_ char *stale = path_join(b->dir, "kubernetes-end");
-    int r = kube_open_box(b, &k, e);
+    char own[KUBE_UID_BYTES];
+    int r = kube_record_uid(b, own, e);
 
     *ret = (struct provider_run){0};
+    if (r < 0) /* a pod may run: it stays until it can be told whose it is */
+        return r;
+    r = kube_open_box(b, &k, e);
     if (stale)
         (void)unlink(stale);
-    if (r == 0)
-        r = *b->spec->pool ? kube_pool_start(b, k, &p, e) : wait_running_patiently(b, k, &p, e);
+    if (r == 0) {
+        if (clock_until_ms(kube_deadline(k)) > 2 * EXPLAIN_MS)
+            kube_set_deadline(k, kube_deadline(k) - EXPLAIN_MS);
+        kube_set_patience(k, PATIENCE_MS);
+        r = *b->spec->pool ? kube_pool_start(b, k, &p, e) : wait_running(b, k, &p, e);
+    }
     if (r == 0)
         r = kube_record_reach(b, k, &p, e);
     if (r < 0 && k)
@@ -367,7 +365,7 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
 static int wait_gone(const struct provider_box *b, struct kube *k, const char *uid, bool force,
                      struct err *e)
 {
-    int64_t force_at = clock_mono_ms() + FORCE_AFTER_MS;
+    int64_t force_at = clock_mono_ms() + KUBE_FORCE_AFTER_MS;
     char name[KUBE_NAME_BYTES];
     int r;
 
@@ -409,23 +407,6 @@ static int end_pod(const struct provider_box *b, struct kube *k, int grace_s, bo
     return r < 0 ? r : wait_gone(b, k, uid, force, e);
 }
 
-static int end_pod_patiently(const struct provider_box *b, struct kube *k, int grace_s, bool force,
-                             struct err *e)
-{
-    int64_t patience = clock_mono_ms() + PATIENCE_MS;
-
-    for (;;) {
-        struct err why = {0};
-        int r = end_pod(b, k, grace_s, force, &why);
-
-        if (!is_worth_a_retry(b, k, r, &why, patience)) {
-            if (r < 0 && e)
-                *e = why;
-            return r;
-        }
-    }
-}
-
 static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
@@ -435,11 +416,12 @@ static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
     if (!*b->spec->engine)
         return 0;
     r = kube_open_box(b, &k, e);
-    if (grace_s < KILL_GRACE_S)
-        grace_s = KILL_GRACE_S;
-    if (r == 0 && *b->spec->pool)
-        return kube_pool_stop(b, k, grace_s, e);
-    return r < 0 ? r : end_pod_patiently(b, k, grace_s, false, e);
+    if (grace_s < KUBE_KILL_GRACE_S)
+        grace_s = KUBE_KILL_GRACE_S;
+    if (r < 0)
+        return r;
+    kube_set_patience(k, PATIENCE_MS);
+    return *b->spec->pool ? kube_pool_stop(b, k, grace_s, e) : end_pod(b, k, grace_s, false, e);
 }
 
 static int kube_destroy(struct provider_box *b, struct err *e)
@@ -451,10 +433,12 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     if (!*b->spec->engine)
         return 0;
     r = kube_open_box(b, &k, e);
+    if (r == 0)
+        kube_set_patience(k, PATIENCE_MS);
     if (r == 0 && *b->spec->pool)
         return kube_pool_destroy(b, k, e);
     if (r == 0)
-        r = end_pod_patiently(b, k, KILL_GRACE_S, true, e);
+        r = end_pod(b, k, KUBE_KILL_GRACE_S, true, e);
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
         if (kinds[i] != KUBE_POLICIES || str_eq(b->spec->network, "none"))
             r = kube_unmake(b, k, kinds[i], -1, e);
@@ -482,14 +466,21 @@ static int kube_provider_watch(struct provider_box *b, int *ret_fd, struct err *
     int r = kube_open_box(b, &k, e);
 
     if (r == 0)
-        r = kube_find_pod(b, k, &p, e);
+        r = kube_find_own_pod(b, k, &p, e);
     if (r < 0)
         return r;
     return r == 1 ? kube_watch(k, KUBE_PODS, p.name, p.version, ret_fd, e)
                   : err_set(e, ERR_PRECONDITION, "the box is not running");
 }
 
-/* Kubernetes has a shell's number for a signal. */
+/* Kubernetes has a shell's number for a signal: 128 and the signal's. */
+static int wait_status(int exit_code)
+{
+    bool is_signal = exit_code > SIGNAL_STATUS && exit_code <= SIGNAL_STATUS + SIGNAL_MOST;
+
+    return is_signal ? exit_code - SIGNAL_STATUS : (exit_code & 0xff) << 8;
+}
+
 static int kube_exit_status(struct provider_box *b, const struct provider_run *run, int *ret_status,
                             bool *ret_is_oom, struct err *e)
 {
@@ -500,15 +491,16 @@ static int kube_exit_status(struct provider_box *b, const struct provider_run *r
     (void)run;
     *ret_is_oom = false; /* kube_end_reason() says it in Kubernetes' word */
     if (r == 0)
-        r = kube_find_pod(b, k, &p, e);
+        r = kube_find_own_pod(b, k, &p, e);
     if (r < 0)
         return r;
     if (r == 0 || !p.has_ended)
         return err_set(e, ERR_NOT_FOUND, "the pod has no exit status");
     kube_note_end(b, &p);
     kube_save_logs(b, k, &p);
-    *ret_status =
-        p.exit_code > SIGNAL_STATUS ? p.exit_code - SIGNAL_STATUS : (p.exit_code & 0xff) << 8;
+    if (p.exit_code < 0)
+        return err_set(e, ERR_NOT_FOUND, "the exit status of the container is not known");
+    *ret_status = wait_status(p.exit_code);
     return 0;
 }
 
@@ -518,103 +510,6 @@ static void kube_end_reason(struct provider_box *b, char *out, size_t size)
 
     kube_read_end(b, why);
     (void)snprintf(out, size, "%s", why);
-}
-
-/* ---- gc ---- */
-
-struct kube_sweep {
-    struct bh_ctx *ctx;
-    struct kube *kube;
-    const char *mark;
-    bool (*is_kept)(void *arg, const char *id);
-    void *arg;
-    void (*report)(void *arg, const char *line);
-    void *report_arg;
-};
-
-static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t *obj, struct err *e)
-{
-    const char *box = kube_text(obj, "metadata", "labels", KUBE_LABEL_BOX);
-    const char *name = kube_text(obj, "metadata", "name");
-    const struct provider_box b = {.ctx = s->ctx, .id = box, .dir = ""};
-    char line[160];
-    int r;
-
-    /* The selector is the API server's; the label is compared again all the same. */
-    if (!str_eq(kube_text(obj, "metadata", "labels", KUBE_LABEL_STORE), s->mark) ||
-        !ctx_is_box_id(box) || !str_has_prefix(name, "bellhop-") ||
-        !str_eq(name + strlen("bellhop-"), box) || s->is_kept(s->arg, box))
-        return 0;
-    r = kind == KUBE_PODS ? end_pod(&b, s->kube, KILL_GRACE_S, true, e)
-        : kind == KUBE_SANDBOX_CLAIMS
-            ? kube_pool_destroy(&b, s->kube, e)
-            : kube_delete(s->kube, kind, name, kube_text(obj, "metadata", "uid"), -1, e);
-    (void)snprintf(line, sizeof(line), "removed the %s of '%s', which is gone",
-                   kind == KUBE_PODS             ? "pod"
-                   : kind == KUBE_CLAIMS         ? "claim"
-                   : kind == KUBE_SECRETS        ? "secret"
-                   : kind == KUBE_SANDBOX_CLAIMS ? "sandbox claim"
-                                                 : "network policy",
-                   box);
-    if (r == 0 && s->report)
-        s->report(s->report_arg, line);
-    return r;
-}
-
-static int sweep_kind(struct kube_sweep *s, enum kube_kind kind, struct err *e)
-{
-    _cleanup_json_ json_t *list = NULL;
-    char query[128];
-    json_t *obj;
-    size_t i;
-    int r;
-
-    (void)snprintf(query, sizeof(query), "labelSelector=" KUBE_LABEL_STORE "%%3D%s", s->mark);
-    r = kube_list(s->kube, kind, query, &list, e);
-    json_array_foreach (json_object_get(list, "items"), i, obj)
-        if (r == 0)
-            r = sweep_object(s, kind, obj, e);
-    return r;
-}
-
-/* A role that has no rights to them has made none. */
-static int sweep_sandbox_claims(struct kube_sweep *s, struct err *e)
-{
-    struct err why = {0};
-    int r = kube_serves(s->kube, KUBE_SANDBOX_CLAIMS, &why);
-
-    if (r == 1)
-        r = sweep_kind(s, KUBE_SANDBOX_CLAIMS, &why);
-    if (r == -ERR_DENIED)
-        return 0;
-    if (r < 0 && e)
-        *e = why;
-    return r;
-}
-
-/* A store that has made nothing in a cluster has no mark there; without a way to one, nothing can be asked. */
-static int kube_provider_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id),
-                               void *arg, void (*report)(void *arg, const char *line),
-                               void *report_arg, struct err *e)
-{
-    static const enum kube_kind kinds[] = {KUBE_PODS, KUBE_SECRETS, KUBE_POLICIES, KUBE_CLAIMS};
-    _cleanup_free_ char *engine = NULL, *mark_path = path_join(ctx->state_dir, "mark");
-    _cleanup_kube_ struct kube *k = NULL;
-    char mark[STORE_MARK_BYTES];
-    struct kube_sweep s = {ctx, NULL, mark, is_kept, arg, report, report_arg};
-    int r;
-
-    if (!mark_path)
-        return err_oom(e);
-    if (access(mark_path, F_OK) < 0 || kube_choose(ctx, &engine, NULL) < 0)
-        return 0;
-    r = kube_open(ctx, engine, clock_mono_ms() + PROVIDER_MS, &k, e);
-    if (r == 0)
-        r = store_mark(ctx, mark, e);
-    s.kube = k;
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
-        r = sweep_kind(&s, kinds[i], e);
-    return r < 0 ? r : sweep_sandbox_claims(&s, e);
 }
 
 /* The phases of a pod, and ours of one that is being deleted or whose node is lost. */
@@ -655,5 +550,5 @@ const struct provider provider_kubernetes = {
     .exit_status = kube_exit_status,
     .end_reason = kube_end_reason,
     .inspect = kube_inspect,
-    .sweep = kube_provider_sweep,
+    .sweep = kube_sweep,
 };

@@ -17,6 +17,8 @@
 #define KUBE_CONTAINER "box"
 #define KUBE_NAME_BYTES 32
 #define KUBE_UID_BYTES 64
+#define KUBE_KILL_GRACE_S 1
+#define KUBE_FORCE_AFTER_MS 15000 /* of a node that does not end a pod that is to be removed */
 
 #define KUBE_LABEL_BOX "dev.bellhop.box"     /* the box's id */
 #define KUBE_LABEL_STORE "dev.bellhop.store" /* store_mark() */
@@ -33,8 +35,8 @@ struct kube_pod {
     bool is_running;       /* the box's container runs, as far as its node has told */
     bool is_ready;         /* and the node tells so still */
     bool is_ending;        /* it is being deleted */
-    bool has_ended;        /* the container has; its exit code is known */
-    int exit_code;
+    bool has_ended;        /* the container has */
+    int exit_code;         /* then; -1: nobody knows it */
 };
 void kube_read_pod_take(json_t *doc, struct kube_pod *ret);
 void kube_pod_done(struct kube_pod *p);
@@ -46,12 +48,15 @@ int kube_open_box(const struct provider_box *b, struct kube **ret, struct err *e
 int kube_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
                   struct err *e);
 int kube_check_labels(const struct provider_box *b, const json_t *doc, struct err *e);
+/* The same; a pod with another uid than the recorded one is none, and is noted as the reason of the end. */
+int kube_find_own_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
+                      struct err *e);
 /* The same of any kind; *ret is the object, owned by the caller. */
 int kube_find(const struct provider_box *b, struct kube *k, enum kube_kind kind, json_t **ret,
               struct err *e);
-/* Makes the object of the box; one that is there is proved to be the box's. */
+/* Makes the object of the box; one that is there is proved to be the box's. *ret (or NULL): the object, owned. */
 int kube_make(const struct provider_box *b, struct kube *k, enum kube_kind kind, const json_t *body,
-              struct err *e);
+              json_t **ret, struct err *e);
 /* Deletes it if it is there and the box's. */
 int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kind, int grace_s,
                 struct err *e);
@@ -87,6 +92,14 @@ int kube_node_is_lost(const struct kube_pod *p, struct err *e);
 int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_pod *p, int max_ms,
               struct err *e);
 
+/* ---- the pod's record, in the box's directory ---- */
+
+/* The pod that a start has made or adopted; the way to its agent is not known yet. */
+int kube_record_pod(const struct provider_box *b, const char *uid, struct err *e);
+/* 1, 0: there is no record, or an error: it cannot be read. */
+int kube_record_uid(const struct provider_box *b, char out[KUBE_UID_BYTES], struct err *e);
+int kube_record_forget(const struct provider_box *b, struct err *e);
+
 /* ---- the way to the agent ---- */
 
 /* After a start: decides the way, and records it in the box's directory. */
@@ -101,7 +114,7 @@ int kube_read_record(const struct provider_box *b, struct kube_recorded *ret, st
 
 /* ---- boxes of a pool ---- */
 
-/* What a claim has led to, each proved by its owner's uid. */
+/* A claim and its Sandbox, which is proved by its owner's uid. */
 struct kube_claim {
     json_t *doc, *sandbox;                        /* owned; sandbox NULL: it has none yet */
     const char *uid, *sandbox_uid, *sandbox_name; /* of the two; "" */
@@ -140,3 +153,17 @@ int kube_pool_find_pod(const struct provider_box *b, struct kube *k, struct kube
                        struct err *e);
 
 int kube_inspect(struct provider_box *b, json_t **ret, struct err *e);
+
+/* ---- gc ---- */
+
+struct kube_sweep_limits {
+    int total_ms, object_ms; /* of everything, and of one object or page that does not answer */
+    unsigned page;           /* objects of a list's page */
+    unsigned pages;          /* of a kind */
+};
+int kube_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
+               void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
+/* The same within other limits. ERR_DEADLINE: there are objects that were not looked at. */
+int kube_sweep_within(struct bh_ctx *ctx, const struct kube_sweep_limits *limits,
+                      bool (*is_kept)(void *arg, const char *id), void *arg,
+                      void (*report)(void *arg, const char *line), void *report_arg, struct err *e);

@@ -1,0 +1,465 @@
+/* The provider `kubernetes` against an API server that fails: gc, retries, records, exit codes, another's pod. */
+#include "kube_case.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "lib/provider/provider.h"
+
+static const char case_manifest[] =
+    "{\"name\": \"tests\", \"version\": \"1\", \"user\": {\"name\": \"dev\", \"uid\": 1000, "
+    "\"gid\": 1000}}";
+
+static int start_box(struct err *e)
+{
+    struct provider_run run;
+
+    return provider_kubernetes.start(&case_box, &run, e);
+}
+
+static int find_box(struct err *e)
+{
+    struct provider_run run;
+
+    return provider_kubernetes.find(&case_box, &run, e);
+}
+
+static void begin_box(void)
+{
+    case_begin();
+    case_write("image/manifest.json", case_manifest);
+}
+
+static void begin_started(void)
+{
+    struct err e = {0};
+
+    begin_box();
+    if (start_box(&e) < 0)
+        t_fail(__FILE__, __LINE__, "start: %s", e.message);
+}
+
+/* ---- gc ---- */
+
+static bool keeps_none(void *arg, const char *id)
+{
+    (void)arg, (void)id;
+    return false;
+}
+
+static bool keeps_even(void *arg, const char *id)
+{
+    (void)arg;
+    return (id[15] - '0') % 2 == 0;
+}
+
+static void put_boxes(const char *kind, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        char id[17];
+
+        (void)snprintf(id, sizeof(id), "%016u", i);
+        api_put(kind, json_pack("{s:o}", "metadata", case_meta(id)));
+    }
+}
+
+TEST(gc_sees_every_page_of_a_long_list)
+{
+    struct err e = {0};
+
+    case_begin();
+    put_boxes("secrets", 1310);
+    put_boxes("pods", 650);
+    T_INT(kube_sweep(&case_ctx, keeps_even, NULL, NULL, NULL, &e), 0);
+    T_INT(api_count("secrets"), 655);
+    T_INT(api_count("pods"), 325);
+    T_INT(api_calls("GET /api/v1/namespaces/default/secrets"), 14);
+}
+
+static bool expire_second_page(const struct kube_call *c, struct kube_answer *a)
+{
+    static bool is_done;
+
+    if (is_done || !strstr(c->path, "/secrets?") || !strstr(c->path, "continue="))
+        return false;
+    is_done = true;
+    *a = (struct kube_answer){410, .body = api_status(410, "Expired", "the continue is too old")};
+    return true;
+}
+
+TEST(a_place_in_a_list_that_has_expired_begins_the_list_anew)
+{
+    const struct kube_sweep_limits limits = {60000, 20000, .page = 10, .pages = 20};
+    struct err e = {0};
+
+    case_begin();
+    put_boxes("secrets", 95);
+    api.answer = expire_second_page;
+    T_INT(kube_sweep_within(&case_ctx, &limits, keeps_none, NULL, NULL, NULL, &e), 0);
+    T_INT(api_count("secrets"), 0);
+}
+
+TEST(gc_says_so_when_pages_or_time_run_out)
+{
+    const struct kube_sweep_limits few = {60000, 20000, .page = 10, .pages = 3};
+    const struct kube_sweep_limits no_time = {0, 20000, .page = 10, .pages = 3};
+    struct err e = {0};
+
+    case_begin();
+    put_boxes("secrets", 95);
+    T_INT(kube_sweep_within(&case_ctx, &few, keeps_none, NULL, NULL, NULL, &e), -ERR_DEADLINE);
+    T_OK(strstr(e.message, "more than 3 pages"));
+    T_INT(api_count("secrets"), 65);
+    T_INT(kube_sweep_within(&case_ctx, &no_time, keeps_none, NULL, NULL, NULL, &e), -ERR_DEADLINE);
+    T_OK(strstr(e.message, "not all of them"));
+    T_INT(api_count("secrets"), 65);
+}
+
+static bool hang_one_deletion(const struct kube_call *c, struct kube_answer *a)
+{
+    if (strcmp(c->method, "DELETE") != 0 || !strstr(c->path, "0000000000000003"))
+        return false;
+    a->how = KUBE_SILENT;
+    return true;
+}
+
+TEST(an_object_whose_deletion_hangs_does_not_hold_the_others)
+{
+    const struct kube_sweep_limits limits = {60000, 300, .page = 10, .pages = 20};
+    struct err e = {0};
+
+    case_begin();
+    put_boxes("secrets", 25);
+    put_boxes("networkpolicies", 4);
+    api.answer = hang_one_deletion;
+    T_INT(kube_sweep_within(&case_ctx, &limits, keeps_none, NULL, NULL, NULL, &e), -ERR_DEADLINE);
+    if (!strstr(e.message, "0000000000000003"))
+        t_fail(__FILE__, __LINE__, "%s", e.message);
+    T_INT(api_count("secrets"), 1);
+    T_INT(api_count("networkpolicies"), 1);
+}
+
+/* ---- retries ---- */
+
+static struct {
+    const char *method, *path; /* the call that fails */
+    unsigned times;
+    struct kube_answer answer;
+} fault;
+
+static bool answer_fault(const struct kube_call *c, struct kube_answer *a)
+{
+    if (strcmp(c->method, fault.method) != 0 || !strstr(c->path, fault.path) ||
+        strstr(c->path, "watch=1") || !fault.times)
+        return false;
+    fault.times--;
+    *a = fault.answer;
+    if (a->status)
+        a->body = api_status(a->status, "Because", "the server says no");
+    return true;
+}
+
+static const struct kube_answer passing[] = {
+    {429}, {500}, {502}, {503}, {504}, {200, .how = KUBE_CUT}, {0, .how = KUBE_CLOSED},
+};
+
+static void fail_calls(const char *method, const char *path, unsigned times, struct kube_answer a)
+{
+    (void)pthread_mutex_lock(&api.lock);
+    api.answer = answer_fault;
+    fault.method = method;
+    fault.path = path;
+    fault.times = times;
+    fault.answer = a;
+    (void)pthread_mutex_unlock(&api.lock);
+}
+
+TEST(a_start_and_a_stop_and_a_removal_repeat_a_call_that_fails_for_a_moment)
+{
+    begin_box();
+    for (size_t i = 0; i < sizeof(passing) / sizeof(*passing); i++) {
+        struct err e = {0};
+
+        fail_calls("POST", "/pods", 1, passing[i]);
+        if (start_box(&e) < 0)
+            t_fail(__FILE__, __LINE__, "start %zu: %s", i, e.message);
+        T_INT(fault.times, 0);
+        T_INT(api_count("pods"), 1);
+        fail_calls("GET", "/pods/" CASE_POD, 1, passing[i]);
+        if (provider_kubernetes.stop(&case_box, 1000, &e) < 0)
+            t_fail(__FILE__, __LINE__, "stop %zu: %s", i, e.message);
+        T_INT(fault.times, 0);
+        T_INT(api_count("pods"), 0);
+        fail_calls("DELETE", "/secrets/" CASE_POD, 1, passing[i]);
+        if (provider_kubernetes.destroy(&case_box, &e) < 0)
+            t_fail(__FILE__, __LINE__, "destroy %zu: %s", i, e.message);
+        T_INT(fault.times, 0);
+        T_INT(api_count("secrets"), 0);
+    }
+}
+
+TEST(a_pod_whose_creation_was_not_answered_is_the_boxs_own)
+{
+    struct err e = {0};
+
+    begin_box();
+    fail_calls("POST", "/pods", 1, (struct kube_answer){.how = KUBE_CLOSED, .is_made_first = true});
+    T_INT(start_box(&e), 0);
+    T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 2);
+    T_INT(api_count("pods"), 1);
+    T_INT(find_box(&e), 1);
+}
+
+TEST(an_answer_that_refuses_is_not_repeated)
+{
+    static const struct {
+        int status;
+        int code;
+    } answers[] = {{400, ERR_INVALID}, {401, ERR_DENIED}, {403, ERR_DENIED}, {422, ERR_INVALID}};
+
+    begin_box();
+    for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
+        unsigned before = api_calls("POST /api/v1/namespaces/default/pods");
+        struct err e = {0};
+
+        fail_calls("POST", "/pods", 10, (struct kube_answer){answers[i].status});
+        T_INT(start_box(&e), -answers[i].code);
+        T_INT(api_calls("POST /api/v1/namespaces/default/pods"), before + 1);
+    }
+}
+
+TEST(a_start_waits_as_long_as_retry_after_says)
+{
+    int64_t begun = clock_mono_ms();
+    struct err e = {0};
+
+    begin_box();
+    fail_calls("POST", "/pods", 1, (struct kube_answer){429, .header = "Retry-After: 2\r\n"});
+    T_INT(start_box(&e), 0);
+    T_OK(clock_mono_ms() - begun >= 2000);
+    T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 2);
+}
+
+TEST(a_start_ends_with_the_last_failure_when_its_time_is_over)
+{
+    struct err e = {0};
+
+    begin_box();
+    case_box.deadline_mono_ms = clock_mono_ms() + 2000;
+    fail_calls("POST", "/pods", 1000, (struct kube_answer){503});
+    T_INT(start_box(&e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "the server says no"));
+}
+
+/* ---- records ---- */
+
+TEST(a_record_that_cannot_be_read_is_an_error_and_no_end)
+{
+    struct provider_run run;
+    struct err e = {0};
+    int status = 0, fd = -1;
+    bool is_oom;
+
+    begin_started();
+    T_INT(find_box(&e), 1);
+    case_write("box/kubernetes.json", "{\"way\": \"exec\", ");
+    T_OK(find_box(&e) < 0);
+    T_OK(provider_kubernetes.exit_status(&case_box, &run, &status, &is_oom, &e) < 0);
+    T_OK(provider_kubernetes.dial(&case_box, &fd, &e) < 0);
+    T_INT(unlink("box/kubernetes.json"), 0);
+    T_INT(mkdir("box/kubernetes.json", 0700), 0);
+    T_OK(find_box(&e) < 0);
+    T_INT(start_box(&e) < 0, 1);
+    T_INT(api_count("pods"), 1);
+    T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 1);
+}
+
+TEST(a_reason_that_cannot_be_read_is_said_to_be_unreadable)
+{
+    char why[320];
+
+    begin_started();
+    provider_kubernetes.end_reason(&case_box, why, sizeof(why));
+    T_STR(why, "");
+    T_INT(mkdir("box/kubernetes-end", 0700), 0);
+    provider_kubernetes.end_reason(&case_box, why, sizeof(why));
+    T_OK(strstr(why, "cannot be read"));
+}
+
+/* ---- exit codes ---- */
+
+static void end_pod_with(const char *state)
+{
+    json_t *pod = case_pod("Failed", state);
+
+    (void)pthread_mutex_lock(&api.lock);
+    (void)json_object_set(
+        json_object_get(pod, "metadata"), "uid",
+        json_object_get(json_object_get(json_object_get(api_kind("pods"), CASE_POD), "metadata"),
+                        "uid"));
+    (void)api_put_new("pods", pod);
+    (void)pthread_mutex_unlock(&api.lock);
+}
+
+TEST(the_exit_status_is_the_containers_whatever_it_is)
+{
+    static const struct {
+        const char *state;
+        int code, signal; /* -1: not that */
+    } ends[] = {
+        {"{\"terminated\": {\"exitCode\": 0, \"reason\": \"Completed\"}}", 0, -1},
+        {"{\"terminated\": {\"exitCode\": 7, \"reason\": \"Error\"}}", 7, -1},
+        {"{\"terminated\": {\"exitCode\": 128, \"reason\": \"StartError\"}}", 128, -1},
+        {"{\"terminated\": {\"exitCode\": 137, \"reason\": \"OOMKilled\"}}", -1, SIGKILL},
+        {"{\"terminated\": {\"exitCode\": 137, \"reason\": \"Error\"}}", -1, SIGKILL},
+        {"{\"terminated\": {\"exitCode\": 143, \"reason\": \"Error\"}}", -1, SIGTERM},
+        {"{\"terminated\": {\"exitCode\": 192, \"reason\": \"Error\"}}", -1, 64},
+        {"{\"terminated\": {\"exitCode\": 200, \"reason\": \"Error\"}}", 200, -1},
+        {"{\"terminated\": {\"exitCode\": 255, \"reason\": \"Error\"}}", 255, -1},
+        {"{\"terminated\": {\"exitCode\": 255, \"reason\": \"Unknown\"}}", -1, -1},
+        {"{\"terminated\": {\"exitCode\": 137, \"reason\": \"ContainerStatusUnknown\"}}", -1, -1},
+        {"{\"terminated\": {\"reason\": \"Error\"}}", -1, -1},
+    };
+
+    begin_started();
+    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+        struct provider_run run = {0};
+        struct err e = {0};
+        bool is_oom = false;
+        int status = 0, r;
+
+        end_pod_with(ends[i].state);
+        T_INT(find_box(&e), 0);
+        r = provider_kubernetes.exit_status(&case_box, &run, &status, &is_oom, &e);
+        if (ends[i].code < 0 && ends[i].signal < 0) {
+            T_INT(r, -ERR_NOT_FOUND);
+            continue;
+        }
+        T_INT(r, 0);
+        T_INT(WIFEXITED(status) ? WEXITSTATUS(status) : -1, ends[i].code);
+        T_INT(WIFSIGNALED(status) ? WTERMSIG(status) : -1, ends[i].signal);
+    }
+}
+
+/* ---- another's pod ---- */
+
+TEST(a_pod_of_another_uid_is_not_the_boxs_and_gets_no_connection)
+{
+    char why[320];
+    struct err e = {0};
+    int fd = -1;
+
+    begin_started();
+    T_INT(provider_kubernetes.dial(&case_box, &fd, &e), 0);
+    (void)close(fd);
+    api_put("pods", case_pod("Running", CASE_RUNNING));
+    T_INT(provider_kubernetes.dial(&case_box, &fd, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "Replaced"));
+    T_INT(find_box(&e), 0);
+    provider_kubernetes.end_reason(&case_box, why, sizeof(why));
+    T_OK(strstr(why, "another one"));
+    /* The next start makes its own. */
+    T_INT(start_box(&e), 0);
+    T_INT(find_box(&e), 1);
+    T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 2);
+}
+
+TEST(the_pod_of_a_start_that_died_is_adopted)
+{
+    struct err e = {0};
+
+    begin_box();
+    api_put("pods", case_pod("Running", CASE_RUNNING));
+    T_INT(start_box(&e), 0);
+    T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 0);
+    T_INT(find_box(&e), 1);
+}
+
+TEST(a_connection_to_a_pod_that_is_gone_tells_why)
+{
+    struct err e = {0};
+    int fd = -1;
+
+    begin_started();
+    end_pod_with("{\"terminated\": {\"exitCode\": 137, \"reason\": \"OOMKilled\"}}");
+    fail_calls("GET", "/exec", 1, (struct kube_answer){404});
+    T_INT(provider_kubernetes.dial(&case_box, &fd, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "OOMKilled"));
+}
+
+/* ---- watches ---- */
+
+static char watched[2048]; /* the last watch's path; guarded by the server's lock */
+static int watch_status;   /* of the next ones; 0: they begin */
+
+static bool note_watch(const struct kube_call *c, struct kube_answer *a)
+{
+    if (!strstr(c->path, "watch=1"))
+        return false;
+    (void)snprintf(watched, sizeof(watched), "%s", c->path);
+    if (!watch_status)
+        return false;
+    *a = (struct kube_answer){watch_status, .body = api_status(watch_status, "Because", "no")};
+    return true;
+}
+
+static bool is_readable(int fd, int ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return poll(&p, 1, ms) > 0;
+}
+
+static int watch_box(void)
+{
+    struct err e = {0};
+    int fd = -1;
+
+    begin_started();
+    (void)pthread_mutex_lock(&api.lock);
+    api.answer = note_watch;
+    (void)pthread_mutex_unlock(&api.lock);
+    T_INT(provider_kubernetes.watch(&case_box, &fd, &e), 0);
+    return fd;
+}
+
+#define BOOKMARK "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"4711\"}}}"
+
+TEST(a_watch_that_is_cut_goes_on_from_its_bookmark_and_tells_the_change)
+{
+    int fd = watch_box();
+    unsigned n = api_n_watches();
+
+    T_OK(strstr(watched, "allowWatchBookmarks=true"));
+    T_OK(!strstr(watched, "resourceVersion=4711"));
+    api_send_event(api_wait_watch(n), BOOKMARK);
+    T_INT(shutdown(api_wait_watch(n), SHUT_RDWR), 0);
+    (void)api_wait_watch(n + 1);
+    T_OK(strstr(watched, "resourceVersion=4711"));
+    T_OK(!is_readable(fd, 0));
+    api_send_event(api_wait_watch(n + 1), "{\"type\":\"MODIFIED\",\"object\":{}}");
+    T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}
+
+TEST(a_watch_whose_version_is_gone_tells_to_look_anew)
+{
+    int fd = watch_box();
+
+    api_send_event(api_wait_watch(api_n_watches()),
+                   "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}");
+    T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}
+
+TEST(a_watch_that_is_refused_when_it_is_resumed_tells_to_look_anew)
+{
+    int fd = watch_box();
+
+    (void)pthread_mutex_lock(&api.lock);
+    watch_status = 410;
+    (void)pthread_mutex_unlock(&api.lock);
+    T_INT(shutdown(api_wait_watch(api_n_watches()), SHUT_RDWR), 0);
+    T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}
