@@ -175,7 +175,7 @@ answer_of()
     refuses failed_precondition "does not wait for the box's token" --provider kubernetes --pool silent
     refuses unavailable "exit code 1" --provider kubernetes --pool ended
     refuses failed_precondition ErrImagePull --provider kubernetes --pool imageless
-    refuses deadline_exceeded Unschedulable --provider kubernetes --pool nowhere --start-timeout 20s
+    refuses deadline_exceeded Unschedulable --provider kubernetes --pool nowhere --start-timeout 40s
     kube delete sandboxwarmpools,sandboxtemplates unnamed silent ended imageless nowhere
 }
 
