@@ -6,6 +6,7 @@ complete -c bellhop -n '__fish_seen_subcommand_from up' -l agent-config -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l provider -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l image -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l runtime -r
+complete -c bellhop -n '__fish_seen_subcommand_from up' -l pool -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l timeout -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l on-timeout -r
 complete -c bellhop -n '__fish_seen_subcommand_from up' -l idle -r

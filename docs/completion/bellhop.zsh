@@ -26,7 +26,7 @@ _bellhop() {
         token:--scope) words="read use admin" ;;
         image:--form) words="squashfs dir tar oci vm dockerfile docker podman qemu" ;;
         *) case $cmd in
-            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --timeout --on-timeout --idle --on-idle --on-gone --network --privilege --cpus --memory --disk --pids --read-only --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --from --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --daemon --token-file --daemon-ca --help" ;; esac ;;
+            up) case $cur in -*) words=" --name --key --agent --agent-config --provider --image --runtime --pool --timeout --on-timeout --idle --on-idle --on-gone --network --privilege --cpus --memory --disk --pids --read-only --port --env --env-file --secret --label --dest --git --with-secrets --empty --repo --from --git-token-file --allow-missing --start-timeout --json --quiet --no-resume --raw --debug --daemon --token-file --daemon-ca --help" ;; esac ;;
             ls) case $cur in -*) words=" --all --json --quiet --no-resume --raw --debug --daemon --token-file --daemon-ca --help" ;; esac ;;
             status) case $cur in -*) words=" --json --quiet --no-resume --raw --debug --daemon --token-file --daemon-ca --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;
             events) case $cur in -*) words=" --since --follow --json --quiet --no-resume --raw --debug --daemon --token-file --daemon-ca --help" ;; *) [ "$COMP_CWORD" -eq 2 ] && words=$(bellhop ls -q 2>/dev/null) ;; esac ;;

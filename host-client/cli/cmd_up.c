@@ -17,8 +17,8 @@
 struct args {
     const char *name, *key, *provider, *image, *runtime, *agent, *agent_config, *network,
         *privilege;
-    const char *on_timeout, *on_idle, *on_gone, *dest, *git, *repo, *git_token_file, *env_file,
-        *from;
+    const char *pool, *on_timeout, *on_idle, *on_gone, *dest, *git, *repo, *git_token_file,
+        *env_file, *from;
     int64_t timeout_ms, idle_ms, start_timeout_ms;
     uint32_t cpu_millis, pids;
     uint64_t memory_bytes, disk_bytes;
@@ -53,6 +53,7 @@ static const struct cli_option up_options[] = {
     CLI_OPT_VALUES("runtime", 0, CLI_STR, runtime, "R",
                    "oci: runc, crun, runsc; docker: its names, auto; kubernetes: a RuntimeClass",
                    runtime_names),
+    CLI_OPT("pool", 0, CLI_STR, pool, "NAME", "kubernetes: take the box from this SandboxWarmPool"),
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
             "time to live, which use extends (default: 10m)"),
     CLI_OPT_VALUES("on-timeout", 0, CLI_STR, on_timeout, "WHAT",
@@ -217,14 +218,14 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     print_next("remove it", "bellhop rm %s", i->name);
 }
 
-/* $BELLHOP_IMAGE or a file's image replaces the default image, if the provider uses one. */
+/* $BELLHOP_IMAGE or a file's image replaces the default image, if the box has one of ours. */
 static const char *image_of(const struct cli *c, const struct args *a)
 {
     const struct provider *p = provider_find(a->provider ? a->provider : provider_names[0]);
 
-    return cli_source_of(c, "image") == CLI_FROM_FLAG || !p || p->image != PROVIDER_IMAGE_NONE
-               ? a->image
-               : NULL;
+    bool has_image = !p || (p->image != PROVIDER_IMAGE_NONE && !a->pool);
+
+    return cli_source_of(c, "image") == CLI_FROM_FLAG || has_image ? a->image : NULL;
 }
 
 static int run_up(struct cli *c, void *args, char **operands, struct bh_error *err)
@@ -256,6 +257,7 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     o.provider = a->provider;
     o.image = image_of(c, a);
     o.runtime = a->runtime;
+    o.pool = a->pool;
     o.agent = a->agent || a->from ? a->agent : "opencode";
     o.from = a->from;
     o.agent_config = a->agent_config;

@@ -70,6 +70,7 @@ static const struct jx_field create_fields[] = {
     OPTION(on_gone, jx_str),
     OPTION(read_only, jx_bool),
     OPTION(defer_agent, jx_bool),
+    OPTION(pool, jx_str),
     {0},
 };
 

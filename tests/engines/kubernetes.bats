@@ -112,21 +112,9 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
     refuses permission_denied 'absent' up_json --runtime absent
 }
 
-# sa_config NAME: a kubeconfig with the token of a service account.
-sa_config()
-{
-    jq -n --arg server "$(kube config view --raw -o json | jq -r '.clusters[0].cluster.server')" \
-        --arg ca "$(kube config view --raw -o json --flatten | jq -r '.clusters[0].cluster["certificate-authority-data"]')" \
-        --arg token "$(kube create token "$1")" --arg namespace "$KUBE_NAMESPACE" '
-        {"current-context": "c", clusters: [{name: "k", cluster: {server: $server, "certificate-authority-data": $ca}}],
-        users: [{name: "u", user: {token: $token}}],
-        contexts: [{name: "c", context: {cluster: "k", user: "u", namespace: $namespace}}]}'
-}
-
 @test "the role of the documentation suffices for a service account, and less is refused with its reason" {
     kube create serviceaccount boxer
-    sed -n '/^kind: Role$/,/^```/p' "$BATS_TEST_DIRNAME/../../docs/kubernetes.md" | sed '/^```/d' |
-        { echo 'apiVersion: rbac.authorization.k8s.io/v1' && cat; } | kube create -f -
+    make_role
     sa_config boxer >"$BOX_TMP/kubeconfig"
     export KUBECONFIG=$BOX_TMP/kubeconfig
     unset BELLHOP_KUBE_NAMESPACE

@@ -72,6 +72,27 @@ start_boxes_cluster()
     wait_until 30 kube get serviceaccount default
 }
 
+# start_pool: in a cluster with --agent-sandbox, the template and the pool of docs/kubernetes.md, with our image.
+start_pool()
+{
+    sed -n '/^kind: SandboxTemplate$/,/^```/p' "${CLUSTER%/tests/*}/docs/kubernetes.md" |
+        sed -e '/^```/d' -e 's,bellhop/slim:[0-9.]*,bellhop/tests:1,' |
+        { echo 'apiVersion: extensions.agents.x-k8s.io/v1beta1' && cat; } | kube create -f -
+    export KUBE_POOL=bellhop
+    wait_until 60 has_ready "$KUBE_POOL" 2
+}
+
+# has_ready POOL N: so many of the pool's boxes wait.
+has_ready() { [ "$(kube get sandboxwarmpool "$1" -o 'jsonpath={.status.readyReplicas}')" = "$2" ]; }
+
+# claim_of ID: what the claim of a box of a pool leads to, NAME of the Sandbox and the pod; fails without.
+claim_of()
+{
+    local name
+
+    name=$(kube get sandboxclaim "bellhop-$1" -o 'jsonpath={.status.sandbox.name}' 2>/dev/null) && [ -n "$name" ] && echo "$name"
+}
+
 # start_kubectl_proxy: with the calls that it refuses by default.
 start_kubectl_proxy()
 {
@@ -105,14 +126,32 @@ make_volumes()
     done | kube create -f - >/dev/null
 }
 
-# use_cluster (kubernetes|kubernetes_proxy): the commands and the driver of tests/providers use it.
+# use_cluster (kubernetes|kubernetes_pool|kubernetes_proxy): the commands and the driver of tests/providers use it.
 use_cluster()
 {
     case $1 in
-    kubernetes) KUBE_PLACE=kubeconfig:$KUBE_ADMIN ;;
+    kubernetes | kubernetes_pool) KUBE_PLACE=kubeconfig:$KUBE_ADMIN ;;
     kubernetes_proxy) KUBE_PLACE="proxy:$KUBE_PROXY?reach=address" ;;
     esac
     export KUBE_PLACE KUBECONFIG=$KUBE_PLACE
+}
+
+# make_role: the one of docs/kubernetes.md, which is called bellhop.
+make_role()
+{
+    sed -n '/^kind: Role$/,/^```/p' "${CLUSTER%/tests/*}/docs/kubernetes.md" | sed '/^```/d' |
+        { echo 'apiVersion: rbac.authorization.k8s.io/v1' && cat; } | kube create -f -
+}
+
+# sa_config NAME: a kubeconfig with the token of a service account.
+sa_config()
+{
+    jq -n --arg server "$(kube config view --raw -o json | jq -r '.clusters[0].cluster.server')" \
+        --arg ca "$(kube config view --raw -o json --flatten | jq -r '.clusters[0].cluster["certificate-authority-data"]')" \
+        --arg token "$(kube create token "$1")" --arg namespace "$KUBE_NAMESPACE" '
+        {"current-context": "c", clusters: [{name: "k", cluster: {server: $server, "certificate-authority-data": $ca}}],
+        users: [{name: "u", user: {token: $token}}],
+        contexts: [{name: "c", context: {cluster: "k", user: "u", namespace: $namespace}}]}'
 }
 
 # kube_objects [SELECTOR]: what boxes have in the namespace: "Pod bellhop-...".
@@ -120,6 +159,17 @@ kube_objects()
 {
     kube get pods,secrets,persistentvolumeclaims,networkpolicies -l "${1:-dev.bellhop.box}" -o json |
         jq -r '.items[] | .kind + " " + .metadata.name'
+    [ -z "${KUBE_POOL:-}" ] || pool_objects "$@"
+}
+
+# pool_objects [SELECTOR]: the claims of boxes, and Sandboxes and pods that are not of the pool's own any more.
+pool_objects()
+{
+    kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json | jq -r '.items[] | .kind + " " + .metadata.name'
+    kube get sandboxes,pods -o json | jq -r '
+        [.items[] | select(.kind == "Sandbox" and any(.metadata.ownerReferences[]?; .kind == "SandboxWarmPool")) | .metadata.uid] as $own |
+        .items[] | select(.metadata.uid as $uid | $own | index($uid) | not) |
+        select(all(.metadata.ownerReferences[]?; .uid as $uid | $own | index($uid) | not)) | .kind + " " + .metadata.name'
 }
 
 # A pod that breaks no rule is admitted: the API server keeps a quota or a policy in force for some seconds after its
@@ -135,9 +185,10 @@ admits_pods()
 # kube_pid ID: the first process of the box's pod, on this machine: the nodes are here.
 kube_pid()
 {
-    local uid file
+    local uid file pod=bellhop-$1
 
-    uid=$(kube get pod "bellhop-$1" -o 'jsonpath={.metadata.uid}' 2>/dev/null) || return 1
+    [ -z "${KUBE_POOL:-}" ] || pod=$(claim_of "$1") || return 1
+    uid=$(kube get pod "$pod" -o 'jsonpath={.metadata.uid}' 2>/dev/null) || return 1
     for file in $(grep -lE "pod($uid|${uid//-/_})" /proc/[0-9]*/cgroup 2>/dev/null); do
         if [ "$(cat "${file%/cgroup}/comm")" = bellhopd ] && grep -q '^NSpid:.*[[:space:]]1$' "${file%/cgroup}/status"; then
             basename "${file%/cgroup}"

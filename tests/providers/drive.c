@@ -2,7 +2,7 @@
  * drive: drives a provider without a monitor, for the tests of the provider itself.
  *   drive STATE_DIR AGENT (claims|probe|prepare|start|stop|destroy|find|pid|health|inspect|sweep) [KEY=VALUE...]
  * The engine of a provider that has one is DOCKER_HOST's, or KUBE_PLACE's with KUBE_NAMESPACE.
- * Keys: provider (default: oci), image, image_dir, runtime, network, privilege, dest, memory, cpu, disk, pids, read_only,
+ * Keys: provider (default: oci), image, image_dir, runtime, network, privilege, dest, pool, memory, cpu, disk, pids, read_only,
  * allow (repeated), env (repeated), id, name, grace.
  */
 #include <fcntl.h>
@@ -48,7 +48,8 @@ static int set_option(struct drive *d, const char *key, const char *value)
                  {"runtime", &d->spec.runtime, SPEC_ASKED_RUNTIME},
                  {"network", &d->spec.network, SPEC_ASKED_NETWORK},
                  {"privilege", &d->spec.privilege, SPEC_ASKED_PRIVILEGE},
-                 {"dest", &d->spec.dest, SPEC_ASKED_DEST}};
+                 {"dest", &d->spec.dest, SPEC_ASKED_DEST},
+                 {"pool", &d->spec.pool, SPEC_ASKED_POOL}};
     uint64_t n = 0;
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)
@@ -108,6 +109,7 @@ static void defaults(struct drive *d, char *state_dir, char *agent)
                             .image_dir = strdup(""),
                             .runtime = strdup(""),
                             .engine = strdup(""),
+                            .pool = strdup(""),
                             .agent = strdup("none"),
                             .dest = strdup("/workspace"),
                             .network = strdup("none"),
@@ -146,7 +148,7 @@ static int cmd_prepare(struct drive *d, struct err *e)
     char path[4096], *dir = NULL;
     int r = provider_check(d->provider, &d->ctx, &d->spec, e);
 
-    if (r == 0 && d->provider->image != PROVIDER_IMAGE_NONE &&
+    if (r == 0 && d->provider->image != PROVIDER_IMAGE_NONE && !*d->spec.pool &&
         !str_eq(d->spec.image, SPEC_IMAGE_HOST)) {
         r = image_resolve(&d->ctx, d->spec.image_dir, &dir, e);
         if (r == 0)
@@ -227,29 +229,31 @@ static int cmd_inspect(struct drive *d, struct err *e)
     return r;
 }
 
-/* One word a line: what the provider says that it can do. */
-static void cmd_claims(const struct provider *p)
+/* One word a line: what the provider says that it can do; a pool's template decides some of it. */
+static void cmd_claims(const struct drive *d)
 {
+    const struct provider *p = d->provider;
+    bool is_pool = *d->spec.pool;
     const struct {
         const char *word;
         bool is_claimed;
     } claims[] = {
         {"isolates", p->isolates},
         {"snapshots", p->has_snapshots},
-        {"runtimes", p->has_runtimes},
-        {"image", p->image != PROVIDER_IMAGE_NONE},
-        {"host_image", p->has_host_image},
-        {"read_only", p->has_read_only},
-        {"privileges", p->has_privileges},
+        {"runtimes", !is_pool && p->has_runtimes},
+        {"image", !is_pool && p->image != PROVIDER_IMAGE_NONE},
+        {"host_image", !is_pool && p->has_host_image},
+        {"read_only", !is_pool && p->has_read_only},
+        {"privileges", !is_pool && p->has_privileges},
         {"shares_machine", p->shares_machine},
         {"publishes_ports", p->publishes_ports},
-        {"network=user", p->networks & PROVIDER_NETWORK_USER},
-        {"network=none", p->networks & PROVIDER_NETWORK_NONE},
-        {"network=host", p->networks & PROVIDER_NETWORK_HOST},
-        {"limit=cpus", p->limits & PROVIDER_LIMIT_CPUS},
-        {"limit=memory", p->limits & PROVIDER_LIMIT_MEMORY},
-        {"limit=disk", p->limits & PROVIDER_LIMIT_DISK},
-        {"limit=pids", p->limits & PROVIDER_LIMIT_PIDS},
+        {"network=user", !is_pool && (p->networks & PROVIDER_NETWORK_USER)},
+        {"network=none", !is_pool && (p->networks & PROVIDER_NETWORK_NONE)},
+        {"network=host", !is_pool && (p->networks & PROVIDER_NETWORK_HOST)},
+        {"limit=cpus", !is_pool && (p->limits & PROVIDER_LIMIT_CPUS)},
+        {"limit=memory", !is_pool && (p->limits & PROVIDER_LIMIT_MEMORY)},
+        {"limit=disk", !is_pool && (p->limits & PROVIDER_LIMIT_DISK)},
+        {"limit=pids", !is_pool && (p->limits & PROVIDER_LIMIT_PIDS)},
         {"pause", p->pauses & PROVIDER_PAUSE_FREEZE},
         {"dial", p->dial != NULL},
         {"exit", p->exit != PROVIDER_EXIT_UNKNOWN},
@@ -322,7 +326,7 @@ int main(int argc, char **argv)
     d.box.ctx = &d.ctx;
     d.box.spec = &d.spec;
     if (str_eq(argv[3], "claims")) {
-        cmd_claims(d.provider);
+        cmd_claims(&d);
         return 0;
     }
     r = run(&d, argv[3], &e);

@@ -19,6 +19,8 @@ DRIVERS_KUBERNETES=(
     'kubernetes|--provider kubernetes|network=user|kubernetes_proxy'
 )
 
+DRIVERS_KUBERNETES_POOL=('kubernetes|--provider kubernetes --pool bellhop|network=user pool=bellhop|kubernetes_pool')
+
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 REPO=$BATS_TEST_DIRNAME/../..
 IMAGE_DIR=${IMAGE_DIR:-$(readlink -f "$REPO/build/image/tests")}
@@ -58,6 +60,10 @@ start_engines()
         rootless_docker) start_rootless_dockerd ;;
         rootless_podman) start_rootless_podman ;;
         kubernetes) start_boxes_cluster --nodes "${KUBERNETES_NODES:-2}" ;;
+        kubernetes_pool)
+            start_boxes_cluster --agent-sandbox --nodes "${KUBERNETES_NODES:-2}"
+            start_pool
+            ;;
         kubernetes_proxy) start_kubectl_proxy ;;
         esac
     done
@@ -81,7 +87,7 @@ use_engine()
 
     unset DOCKER_HOST
     case $1 in
-    kubernetes | kubernetes_proxy)
+    kubernetes | kubernetes_pool | kubernetes_proxy)
         use_cluster "$1"
         return
         ;;

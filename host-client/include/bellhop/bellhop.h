@@ -268,6 +268,9 @@ struct bh_create_options {
     /* A new box gets its coding agent, but does not start it: files come first, then
      * bh_start_agent(). */
     bool defer_agent;
+    /* kubernetes: a SandboxWarmPool of agent-sandbox in the namespace, which the box is taken from. Its template decides
+     * image, runtime, network, privilege and limits. NULL: none. */
+    const char *pool;
 };
 
 /*

@@ -128,6 +128,8 @@ static void put_spec(struct jx_writer *w, const struct spec *s)
     jx_put_i64(w, "memory_bytes", (int64_t)s->memory_bytes);
     jx_put_i64(w, "disk_bytes", (int64_t)s->disk_bytes);
     jx_put_i64(w, "pids", s->pids);
+    if (s->pool && *s->pool)
+        jx_put_str(w, "pool", s->pool);
     jx_put_end(w);
 }
 

@@ -96,7 +96,7 @@ static bool needs_image(const struct spec *s)
     const struct provider *p = provider_find(s->provider);
 
     return p && (p->image == PROVIDER_IMAGE_ROOTFS || p->image == PROVIDER_IMAGE_OCI) &&
-           strcmp(s->image, SPEC_IMAGE_HOST) != 0;
+           strcmp(s->image, SPEC_IMAGE_HOST) != 0 && !*s->pool;
 }
 
 /* settle_image() skips a box that exists. That box may have gone since. */

@@ -59,12 +59,13 @@ static int new_body(const struct bh_create_options *o, const char *name, const c
                     json_t **ret, struct err *e)
 {
     bool is_deferred = defers_agent(o);
-    _cleanup_json_ json_t *v = json_pack(
-        "{s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*}",
-        "name", name, "provider", o->provider, "image", o->image, "runtime", o->runtime, "agent",
-        o->agent, "dest", o->dest, "repo_url", o->repo_url, "network", o->network, "privilege",
-        o->privilege, "on_timeout", o->on_timeout, "on_idle", o->on_idle, "on_gone", o->on_gone,
-        "from", o->from, "key", key);
+    _cleanup_json_ json_t *v =
+        json_pack("{s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, s:s*, "
+                  "s:s*, s:s*}",
+                  "name", name, "provider", o->provider, "image", o->image, "runtime", o->runtime,
+                  "agent", o->agent, "dest", o->dest, "repo_url", o->repo_url, "network",
+                  o->network, "privilege", o->privilege, "on_timeout", o->on_timeout, "on_idle",
+                  o->on_idle, "on_gone", o->on_gone, "from", o->from, "pool", o->pool, "key", key);
     int r = v ? 0 : err_field(e, ERR_INVALID, "", "an option is not valid UTF-8");
 
     if (r < 0)

@@ -85,6 +85,7 @@ static int check_capabilities(const struct provider *p, const struct spec *s, st
          is_host_image ? p->has_host_image : p->image != PROVIDER_IMAGE_NONE},
         {"runtime", s->asked & SPEC_ASKED_RUNTIME, p->has_runtimes},
         {"read-only", s->read_only, p->has_read_only},
+        {"pool", *s->pool, p->has_pools},
         {"network", s->asked & SPEC_ASKED_NETWORK, provider_has_network(p, s->network)},
         {"privilege", s->asked & SPEC_ASKED_PRIVILEGE, p->has_privileges},
         {"cpus", s->cpu_millis, p->limits & PROVIDER_LIMIT_CPUS},
@@ -101,6 +102,32 @@ static int check_capabilities(const struct provider *p, const struct spec *s, st
     return 0;
 }
 
+/* The engine makes a pool's boxes beforehand. */
+static int check_pool_options(const struct spec *s, struct err *e)
+{
+    const struct {
+        const char *field;
+        bool is_asked;
+    } options[] = {
+        {"image", s->asked & SPEC_ASKED_IMAGE},
+        {"runtime", s->asked & SPEC_ASKED_RUNTIME},
+        {"read-only", s->read_only},
+        {"network", s->asked & SPEC_ASKED_NETWORK},
+        {"privilege", s->asked & SPEC_ASKED_PRIVILEGE},
+        {"cpus", s->cpu_millis},
+        {"memory", s->memory_bytes},
+        {"disk", s->disk_bytes},
+        {"pids", s->asked & SPEC_ASKED_PIDS},
+    };
+
+    for (size_t i = 0; *s->pool && i < N_ELEMENTS(options); i++)
+        if (options[i].is_asked)
+            return err_field(e, ERR_UNIMPLEMENTED, options[i].field,
+                             "%s: the template of the pool '%.64s' decides it", options[i].field,
+                             s->pool);
+    return 0;
+}
+
 static int replace_text(char **text, const char *value, struct err *e)
 {
     char *copy = strdup(value);
@@ -114,7 +141,8 @@ static int replace_text(char **text, const char *value, struct err *e)
 
 static int fill_defaults(const struct provider *p, struct spec *s, struct err *e)
 {
-    int r = p->image == PROVIDER_IMAGE_NONE ? replace_text(&s->image, "", e) : 0;
+    bool has_image = p->image != PROVIDER_IMAGE_NONE && !*s->pool;
+    int r = has_image ? 0 : replace_text(&s->image, "", e);
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(network_names); i++)
         if (!provider_has_network(p, s->network) && p->networks & network_names[i].bit)
@@ -126,6 +154,8 @@ int provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec *sp
 {
     int r = check_capabilities(p, spec, e);
 
+    if (r == 0)
+        r = check_pool_options(spec, e);
     if (r == 0)
         r = fill_defaults(p, spec, e);
     return r < 0 ? r : p->check(ctx, spec, e);

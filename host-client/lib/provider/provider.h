@@ -137,6 +137,7 @@ struct provider {
     bool has_runtimes;           /* spec->runtime */
     const char *const *runtimes; /* their names, up to a NULL; NULL: any, the engine knows them */
     bool has_read_only;          /* spec->read_only */
+    bool has_pools;              /* spec->pool */
     bool has_privileges;         /* spec->privilege */
     bool has_host_image;         /* the image SPEC_IMAGE_HOST */
     bool has_snapshots;          /* capture(), restore() and provider_box.source */

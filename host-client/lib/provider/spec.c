@@ -23,6 +23,7 @@
 #define SPEC_PIDS_MAX (4U << 20)
 #define SPEC_PATH_BYTES 4096
 #define SPEC_RUNTIME_MAX 63
+#define SPEC_POOL_MAX 253
 #define SPEC_LIST_MAX 1000
 #define SPEC_PAIR_BYTES (128 * 1024) /* the kernel's limit for one string of the environment */
 #define SPEC_SECRET_BYTES (1024 * 1024)
@@ -259,6 +260,19 @@ static int check_runtime(const struct bh_create_options *o, struct spec *s, stru
     return s->runtime ? 0 : err_oom(e);
 }
 
+/* A name of an engine's object: it goes into paths as it is. */
+static int check_pool(const struct bh_create_options *o, struct spec *s, struct err *e)
+{
+    const char *pool = o->pool ? o->pool : "";
+    size_t n = strlen(pool);
+
+    if (o->pool && (!n || n > SPEC_POOL_MAX || *pool == '.' || *pool == '-' ||
+                    strspn(pool, "abcdefghijklmnopqrstuvwxyz0123456789-.") < n))
+        return err_field(e, ERR_INVALID, "pool", "pool: '%.64s' is not a pool's name", pool);
+    s->pool = strdup(pool);
+    return s->pool ? 0 : err_oom(e);
+}
+
 static int check_texts(const struct bh_create_options *o, struct spec *s, struct err *e)
 {
     static const char *const networks[] = {"user", "none", "host", NULL};
@@ -281,6 +295,8 @@ static int check_texts(const struct bh_create_options *o, struct spec *s, struct
         r = check_on_timeout(o, s, e);
     if (r == 0)
         r = check_on_idle(o, s, e);
+    if (r == 0)
+        r = check_pool(o, s, e);
     if (r == 0 && o->runtime)
         r = check_runtime(o, s, e);
     if (r < 0)
@@ -356,7 +372,8 @@ static unsigned asked_of(const struct bh_create_options *o)
            (o->privilege ? SPEC_ASKED_PRIVILEGE : 0u) | (o->pids ? SPEC_ASKED_PIDS : 0u) |
            (o->on_timeout ? SPEC_ASKED_ON_TIMEOUT : 0u) |
            (o->timeout_ms ? SPEC_ASKED_TIMEOUT : 0u) | (o->on_idle ? SPEC_ASKED_ON_IDLE : 0u) |
-           (o->on_gone ? SPEC_ASKED_ON_GONE : 0u) | (o->idle_ms ? SPEC_ASKED_IDLE : 0u);
+           (o->on_gone ? SPEC_ASKED_ON_GONE : 0u) | (o->idle_ms ? SPEC_ASKED_IDLE : 0u) |
+           (o->pool ? SPEC_ASKED_POOL : 0u);
 }
 
 static int spec_fill(const struct bh_create_options *o, struct spec *s, struct err *e)
@@ -421,6 +438,7 @@ void spec_done(struct spec *s)
     free(s->runtime);
     free(s->engine);
     json_decref(s->engine_facts);
+    free(s->pool);
     free(s->agent);
     free(s->dest);
     free(s->network);
@@ -455,6 +473,7 @@ json_t *spec_to_json(const struct spec *s)
 
     /* Defaults are left out where most boxes have them: lists of many boxes read all of it. */
     if (!obj || (*s->engine && json_object_set_new(obj, "engine", json_string(s->engine)) < 0) ||
+        (s->pool && *s->pool && json_object_set_new(obj, "pool", json_string(s->pool)) < 0) ||
         (s->read_only && json_object_set_new(obj, "read_only", json_true()) < 0) ||
         json_object_set_new(obj, "env", jx_new_strv(s->env)) < 0 ||
         json_object_set_new(obj, "labels", jx_new_strv(s->labels)) < 0 ||
@@ -468,9 +487,11 @@ json_t *spec_to_json(const struct spec *s)
     return obj;
 }
 
+#define N_TEXTS 13
+
 /* The texts of a stored spec, in the order of spec_texts(). */
 struct stored {
-    const char *texts[12];
+    const char *texts[N_TEXTS];
     bool read_only;
     uint32_t cpu_millis, pids, agent_port, asked;
     uint64_t memory_bytes, disk_bytes;
@@ -480,11 +501,11 @@ struct stored {
     json_t *content;
 };
 
-static void spec_texts(struct spec *s, char **out[12])
+static void spec_texts(struct spec *s, char **out[N_TEXTS])
 {
-    char **all[12] = {&s->provider,   &s->image,   &s->image_dir, &s->runtime,
-                      &s->agent,      &s->dest,    &s->network,   &s->privilege,
-                      &s->on_timeout, &s->on_idle, &s->on_gone,   &s->engine};
+    char **all[N_TEXTS] = {&s->provider, &s->image,   &s->image_dir, &s->runtime,    &s->agent,
+                           &s->dest,     &s->network, &s->privilege, &s->on_timeout, &s->on_idle,
+                           &s->on_gone,  &s->engine,  &s->pool};
 
     memcpy(out, all, sizeof(all));
 }
@@ -502,7 +523,7 @@ static int take_stored(struct stored *in, struct spec *ret, struct err *e)
         .agent_port = (uint16_t)in->agent_port,
         .read_only = in->read_only,
     };
-    char **texts[12];
+    char **texts[N_TEXTS];
 
     s.env = TAKE(in->env);
     s.labels = TAKE(in->labels);
@@ -537,6 +558,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX_AS("on_idle", struct stored, texts[9], jx_str, 0),  /* an earlier version wrote none */
         JX_AS("on_gone", struct stored, texts[10], jx_str, 0), /* as the one above */
         JX_AS("engine", struct stored, texts[11], jx_str, 0),  /* as the one above */
+        JX_AS("pool", struct stored, texts[12], jx_str, 0),    /* as the one above */
         JX(struct stored, read_only, jx_bool, 0),              /* as the one above */
         JX(struct stored, content, jx_object, 0),
         JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
@@ -555,8 +577,11 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         {0},
     };
     /* A box of an earlier version has no idle time. */
-    struct stored in = {
-        .texts[9] = "keep", .texts[10] = "destroy", .texts[11] = "", .idle_ms = SPEC_IDLE_MS};
+    struct stored in = {.texts[9] = "keep",
+                        .texts[10] = "destroy",
+                        .texts[11] = "",
+                        .texts[12] = "",
+                        .idle_ms = SPEC_IDLE_MS};
     int r = jx_decode_lax(obj, fields, &in, e);
 
     if (r == 0)
@@ -688,6 +713,7 @@ int spec_compare(const struct spec *have, const struct spec *want, struct err *e
         {SPEC_ASKED_ON_TIMEOUT, "on-timeout", have->on_timeout, want->on_timeout},
         {SPEC_ASKED_ON_IDLE, "on-idle", have->on_idle, want->on_idle},
         {SPEC_ASKED_ON_GONE, "on-gone", have->on_gone, want->on_gone},
+        {SPEC_ASKED_POOL, "pool", have->pool, want->pool},
     };
 
     for (size_t i = 0; i < N_ELEMENTS(texts); i++)

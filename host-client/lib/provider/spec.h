@@ -34,6 +34,7 @@ enum spec_asked {
     SPEC_ASKED_ON_IDLE = 1 << 10,
     SPEC_ASKED_IDLE = 1 << 11,
     SPEC_ASKED_ON_GONE = 1 << 12,
+    SPEC_ASKED_POOL = 1 << 13,
 };
 
 struct spec {
@@ -44,6 +45,8 @@ struct spec {
     char *runtime;   /* "": the probe has not chosen yet */
     /* The address of the engine that runs the box, in the provider's own words, for every later call; "": it has none. */
     char *engine;
+    char
+        *pool; /* of boxes that the engine keeps ready, whose template decides the rest; "": none */
     char *agent; /* "opencode@1.2.3", a path, "none" */
     char *dest;
     char *network;

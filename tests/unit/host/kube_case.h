@@ -110,16 +110,19 @@ static inline json_t *api_put_new(const char *kind, json_t *object)
 static inline void api_list(const char *path, const char *kind, struct kube_answer *a)
 {
     const char *limit = strstr(path, "limit="), *more = strstr(path, "continue=");
+    const char *named = strstr(path, "fieldSelector=metadata.name%3D");
     unsigned left = limit ? (unsigned)atoi(limit + strlen("limit=")) : 100000;
     json_t *items = json_array(), *v;
-    char last[128] = "", from[128] = "";
+    char last[128] = "", from[128] = "", wanted[128] = "";
     const char *key;
 
     a->status = 200;
     if (more)
         (void)sscanf(more, "continue=%127[^&]", from);
+    if (named)
+        (void)sscanf(named, "fieldSelector=metadata.name%%3D%127[^&]", wanted);
     json_object_foreach (api_kind(kind), key, v) {
-        if (*from && strcmp(key, from) <= 0)
+        if ((*from && strcmp(key, from) <= 0) || (named && strcmp(key, wanted) != 0))
             continue;
         if (!left--) {
             a->body = json_pack("{s:s, s:{s:s}, s:o}", "kind", "List", "metadata", "continue", last,
@@ -178,11 +181,25 @@ static inline void api_delete(const struct kube_call *c, const char *kind, const
     json_decref(options);
 }
 
+static inline void api_patch(const struct kube_call *c, json_t *found, struct kube_answer *a)
+{
+    json_t *patch = json_loads(c->body, 0, NULL);
+
+    (void)json_object_update_recursive(found, patch);
+    json_decref(patch);
+    *a = (struct kube_answer){200, .body = json_deep_copy(found)};
+}
+
 static inline void api_do(const struct kube_call *c, struct kube_answer *a)
 {
     char kind[64], name[128], rest[64];
     json_t *found;
 
+    if (strcmp(c->path, "/apis") == 0) {
+        *a = (struct kube_answer){200, .body = json_pack("{s:s, s:[]}", "kind", "APIGroupList",
+                                                         "groups")};
+        return;
+    }
     api_place(c->path, kind, name, rest);
     found = json_object_get(api_kind(kind), name);
     if (strcmp(c->method, "POST") == 0 && !*name)
@@ -193,6 +210,8 @@ static inline void api_do(const struct kube_call *c, struct kube_answer *a)
         *a = (struct kube_answer){404, .body = api_status(404, "NotFound", "not found")};
     else if (strcmp(c->method, "DELETE") == 0)
         api_delete(c, kind, name, found, a);
+    else if (strcmp(c->method, "PATCH") == 0)
+        api_patch(c, found, a);
     else
         *a = (struct kube_answer){200, .body = json_deep_copy(found)};
 }
@@ -402,6 +421,7 @@ static struct spec case_spec = {.provider = (char *)"kubernetes",
                                 .image_dir = (char *)"image",
                                 .runtime = (char *)"",
                                 .engine = (char *)"proxy:api",
+                                .pool = (char *)"",
                                 .dest = (char *)"/workspace",
                                 .network = (char *)"user",
                                 .privilege = (char *)"strict"};

@@ -29,7 +29,7 @@ static int far_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 
 static int far_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
-    (void)ret;
+    *ret = (struct provider_run){0};
     T_STR(b->id, "00112233aabbccdd");
     far.n_finds++;
     return far.found < 0 ? err_set(e, ERR_UNAVAILABLE, "the other machine does not answer")
@@ -83,7 +83,7 @@ TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
         {{.image = "host"}, "image"},     {{.runtime = "runc"}, "runtime"},
         {{.network = "user"}, "network"}, {{.privilege = "strict"}, "privilege"},
         {{.cpu_millis = 1000}, "cpus"},   {{.disk_bytes = 1ULL << 30}, "disk"},
-        {{.pids = 100}, "pids"},
+        {{.pids = 100}, "pids"},          {{.pool = "small"}, "pool"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -98,6 +98,53 @@ TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
         T_STR(e.message, text);
     }
     T_INT(far.n_checks, 0);
+}
+
+TEST(an_option_that_a_pool_s_template_decides_is_refused_beside_it)
+{
+    static const struct provider provider_pools = {
+        .name = "pools",
+        .isolates = true,
+        .has_runtimes = true,
+        .has_read_only = true,
+        .has_privileges = true,
+        .has_pools = true,
+        .networks = PROVIDER_NETWORK_USER,
+        .limits =
+            PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK | PROVIDER_LIMIT_PIDS,
+        .image = PROVIDER_IMAGE_OCI,
+        .check = far_check,
+    };
+    static const struct {
+        struct bh_create_options options;
+        const char *field;
+    } cases[] = {
+        {{.image = "slim"}, "image"},
+        {{.runtime = "runc"}, "runtime"},
+        {{.network = "user"}, "network"},
+        {{.privilege = "strict"}, "privilege"},
+        {{.cpu_millis = 1000}, "cpus"},
+        {{.memory_bytes = 1ULL << 30}, "memory"},
+        {{.pids = 100}, "pids"},
+        {{.disk_bytes = 1ULL << 30}, "disk"},
+        {{.read_only = true}, "read-only"},
+    };
+    struct spec spec = {0};
+    struct err e = {0};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bh_create_options o = cases[i].options;
+
+        T_INT(check_options(&provider_pools, o, &spec, &e), 0);
+        spec_done(&spec);
+        o.pool = "small";
+        T_INT(check_options(&provider_pools, o, &spec, &e), -ERR_UNIMPLEMENTED);
+        T_STR(e.field, cases[i].field);
+    }
+    T_INT(check_options(&provider_pools, (struct bh_create_options){.pool = "small"}, &spec, &e),
+          0);
+    T_STR(spec.image, "");
+    spec_done(&spec);
 }
 
 TEST(an_option_that_nobody_asked_for_becomes_what_the_provider_has)

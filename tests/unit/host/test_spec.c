@@ -51,6 +51,9 @@ TEST(every_wrong_option_is_refused_by_name)
     refused("provider", OPTS(.provider = ""));
     refused("image", OPTS(.image = ""));
     refused("runtime", OPTS(.runtime = "rkt"));
+    refused("pool", OPTS(.pool = ""));
+    refused("pool", OPTS(.pool = "a/b"));
+    refused("pool", OPTS(.pool = "..%2Fsecrets"));
     refused("agent", OPTS(.agent = ""));
     refused("dest", OPTS(.dest = "relative"));
     refused("dest", OPTS(.dest = "/"));
@@ -143,7 +146,7 @@ TEST(a_spec_survives_the_store)
 
     T_INT(spec_from_options(OPTS(.env = env, .network = "none", .dest = "/srv//x/",
                                  .memory_bytes = 1ULL << 30, .cpu_millis = 1500,
-                                 .disk_bytes = 1ULL << 40),
+                                 .disk_bytes = 1ULL << 40, .pool = "small"),
                             &a, &e),
           0);
     obj = spec_to_json(&a);
@@ -152,6 +155,7 @@ TEST(a_spec_survives_the_store)
     json_decref(obj);
     T_STR(b.dest, "/srv/x");
     T_STR(b.network, "none");
+    T_STR(b.pool, "small");
     T_STR(b.env[0], "A=b c");
     T_STR(b.env[1], "B=");
     T_INT(b.memory_bytes, 1LL << 30);
@@ -225,6 +229,8 @@ TEST(a_second_up_is_compared_by_what_it_asks_for)
     T_STR(e.field, "image");
     T_INT(compare(OPTS(), OPTS(.provider = "process"), &e), -ERR_PRECONDITION);
     T_STR(e.field, "provider");
+    T_INT(compare(OPTS(.pool = "small"), OPTS(.pool = "large"), &e), -ERR_PRECONDITION);
+    T_STR(e.field, "pool");
     T_INT(compare(OPTS(.memory_bytes = 1 << 30), OPTS(.memory_bytes = 1 << 29), &e),
           -ERR_PRECONDITION);
     T_STR(e.field, "memory");

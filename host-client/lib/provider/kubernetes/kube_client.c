@@ -39,6 +39,9 @@ static const struct {
     [KUBE_POLICIES] = {"/apis/networking.k8s.io/v1", "networkpolicies"},
     [KUBE_EVENTS] = {"/api/v1", "events"},
     [KUBE_LEASES] = {"/apis/coordination.k8s.io/v1", "leases"},
+    [KUBE_SANDBOX_CLAIMS] = {"/apis/extensions.agents.x-k8s.io/v1beta1", "sandboxclaims"},
+    [KUBE_SANDBOXES] = {"/apis/agents.x-k8s.io/v1beta1", "sandboxes"},
+    [KUBE_WARM_POOLS] = {"/apis/extensions.agents.x-k8s.io/v1beta1", "sandboxwarmpools"},
 };
 
 enum kube_way {
@@ -378,9 +381,11 @@ static int kube_path(const struct kube *k, enum kube_kind kind, const char *name
 static int kube_request(struct kube *k, const char *method, const char *path, const json_t *body,
                         size_t max_body, struct http_response *res, struct err *e)
 {
+    bool is_patch = str_eq(method, "PATCH");
     /* Without "Expect:" libcurl sends the body only after a 100 Continue: one round trip more. */
-    const char *headers[] = {"Content-Type: application/json", "Accept: application/json",
-                             "Expect:", k->config.bearer, NULL};
+    const char *headers[] = {is_patch ? "Content-Type: application/merge-patch+json"
+                                      : "Content-Type: application/json",
+                             "Accept: application/json", "Expect:", k->config.bearer, NULL};
     struct http_request req = {.method = method,
                                .headers = headers,
                                .unix_socket = k->socket,
@@ -560,13 +565,89 @@ int kube_delete(struct kube *k, enum kube_kind kind, const char *name, const cha
     return r;
 }
 
+int kube_delete_tree(struct kube *k, enum kube_kind kind, const char *name, const char *uid,
+                     struct err *e)
+{
+    _cleanup_json_ json_t *body =
+        json_pack("{s:s, s:s, s:s, s:{s:s}}", "kind", "DeleteOptions", "apiVersion", "v1",
+                  "propagationPolicy", "Foreground", "preconditions", "uid", uid);
+    char path[KUBE_PATH_BYTES];
+    struct err why = {0};
+    int r;
+
+    if (!body)
+        return err_oom(e);
+    (void)kube_path(k, kind, name, NULL, path);
+    r = kube_call(k, "DELETE", path, body, NULL, &why);
+    if (r == 0 || r == -ERR_NOT_FOUND || r == -ERR_ABORTED)
+        return 0;
+    if (e)
+        *e = why;
+    return r;
+}
+
+int kube_patch(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,
+               struct err *e)
+{
+    char path[KUBE_PATH_BYTES];
+
+    if (!body)
+        return err_oom(e);
+    (void)kube_path(k, kind, name, NULL, path);
+    return kube_call(k, "PATCH", path, body, NULL, e);
+}
+
+static bool has_named(const json_t *list, const char *name)
+{
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(kube_text(v, "name"), name))
+            return true;
+    return false;
+}
+
+/* First the list of all groups, which every API server has. */
+int kube_serves(struct kube *k, enum kube_kind kind, struct err *e)
+{
+    _cleanup_json_ json_t *groups = NULL, *version = NULL;
+    const char *prefix = kube_kinds[kind].group, *group = prefix + strlen("/apis/");
+    const json_t *v;
+    char wanted[128];
+    size_t i;
+    int r;
+
+    (void)snprintf(wanted, sizeof(wanted), "%s", group);
+    wanted[strcspn(wanted, "/")] = '\0';
+    r = kube_call(k, "GET", "/apis", NULL, &groups, e);
+    if (r < 0)
+        return r;
+    if (!json_is_array(json_object_get(groups, "groups")))
+        return err_set(e, ERR_DATA_LOSS, "the cluster's list of its groups is none");
+    json_array_foreach (json_object_get(groups, "groups"), i, v) {
+        const json_t *w;
+        size_t j;
+
+        json_array_foreach (json_object_get(v, "versions"), j, w)
+            if (str_eq(kube_text(v, "name"), wanted) &&
+                str_eq(kube_text(w, "groupVersion"), group)) {
+                r = kube_call(k, "GET", prefix, NULL, &version, e);
+                return r < 0 ? r
+                             : has_named(json_object_get(version, "resources"),
+                                         kube_kinds[kind].plural);
+            }
+    }
+    return 0;
+}
+
 int kube_logs(struct kube *k, const char *pod, char **ret, size_t *ret_len, struct err *e)
 {
     struct http_response res = {0};
-    char path[KUBE_PATH_BYTES], name[128];
+    char path[KUBE_PATH_BYTES], name[KUBE_POD_BYTES + 8];
     int r;
 
-    (void)snprintf(name, sizeof(name), "%.64s/log", pod);
+    (void)snprintf(name, sizeof(name), "%s/log", pod);
     (void)kube_path(k, KUBE_PODS, name, "tailLines=1000&limitBytes=250000", path);
     r = kube_request(k, "GET", path, NULL, KUBE_LOG_BYTES, &res, e);
     if (r == 0 && res.status != 200)
@@ -647,13 +728,13 @@ static int kube_upgrade(struct kube *k, const char *path, const char *protocol, 
 int kube_watch_socket(struct kube *k, enum kube_kind kind, const char *name, const char *version,
                       int *ret_status, int *ret_fd, struct err *e)
 {
-    char path[KUBE_PATH_BYTES], query[320];
+    char path[KUBE_PATH_BYTES], query[512];
 
     if (!*version || strspn(version, "0123456789") != strlen(version))
         return err_set(e, ERR_DATA_LOSS, "the object has no version that can be watched from");
     (void)snprintf(query, sizeof(query),
                    "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=%.32s"
-                   "&fieldSelector=metadata.name%%3D%.64s",
+                   "&fieldSelector=metadata.name%%3D%.253s",
                    WATCH_S, version, name);
     (void)kube_path(k, kind, NULL, query, path);
     return kube_upgrade(k, path, NULL, false, ret_status, ret_fd, e);
@@ -662,9 +743,9 @@ int kube_watch_socket(struct kube *k, enum kube_kind kind, const char *name, con
 int kube_websocket(struct kube *k, const char *pod, const char *call, const char *protocol,
                    int *ret_fd, struct err *e)
 {
-    char path[KUBE_PATH_BYTES], name[512];
+    char path[KUBE_PATH_BYTES], name[KUBE_POD_BYTES + KUBE_CALL_BYTES];
 
-    (void)snprintf(name, sizeof(name), "%.64s/%.400s", pod, call);
+    (void)snprintf(name, sizeof(name), "%s/%s", pod, call);
     (void)kube_path(k, KUBE_PODS, name, NULL, path);
     return kube_upgrade(k, path, protocol, true, NULL, ret_fd, e);
 }

@@ -14,6 +14,8 @@
 #include "lib/util/context.h"
 
 #define KUBE_FIELD "kubeconfig" /* of errors that are about the way to the cluster */
+#define KUBE_POD_BYTES 254      /* an object's name */
+#define KUBE_CALL_BYTES 1024    /* of kube_websocket() */
 
 struct kube;
 
@@ -25,6 +27,10 @@ enum kube_kind {
     KUBE_POLICIES,
     KUBE_EVENTS,
     KUBE_LEASES, /* of the daemon's leader: kube_lease.h */
+    /* Of agent-sandbox, where it is installed. */
+    KUBE_SANDBOX_CLAIMS,
+    KUBE_SANDBOXES,
+    KUBE_WARM_POOLS,
 };
 
 /* How the guest agent is reached, when the address of the cluster says so; else the provider chooses. */
@@ -83,6 +89,14 @@ int kube_replace(struct kube *k, enum kube_kind kind, const char *name, const js
 /* One that is gone, or has another uid by now, is no error. grace_s -1: the object's own. */
 int kube_delete(struct kube *k, enum kube_kind kind, const char *name, const char *uid, int grace_s,
                 struct err *e);
+/* The same with all that the object owns: it stays until that is gone. */
+int kube_delete_tree(struct kube *k, enum kube_kind kind, const char *name, const char *uid,
+                     struct err *e);
+/* A merge patch. One with metadata.uid is ERR_ABORTED for an object of another uid. */
+int kube_patch(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,
+               struct err *e);
+/* Does the API server know the kind? 1, 0 or an error: a 404 below /apis/ alone does not tell. */
+int kube_serves(struct kube *k, enum kube_kind kind, struct err *e);
 /* The last bytes of a pod's output. free() it. */
 int kube_logs(struct kube *k, const char *pod, char **ret, size_t *ret_len, struct err *e);
 int kube_version(struct kube *k, json_t **ret, struct err *e);

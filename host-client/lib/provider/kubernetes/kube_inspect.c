@@ -28,8 +28,11 @@ static json_t *new_isolation(const struct kube_pod *p, const struct spec *s)
     return obj;
 }
 
-static json_t *new_number(uint64_t n)
+/* A pool's template decides its limits. */
+static json_t *new_number(const struct spec *s, uint64_t n)
 {
+    if (*s->pool)
+        return json_string("unknown");
     return n ? json_integer((json_int_t)n) : json_string("unlimited");
 }
 
@@ -66,13 +69,16 @@ int kube_inspect(struct provider_box *b, json_t **ret, struct err *e)
     r = kube_has_claim(s) ? kube_find(b, k, KUBE_CLAIMS, &claim, e) : 0;
     if (r < 0)
         return r;
-    disk = claim ? new_capacity(claim) : json_string("unlimited");
+    disk = claim ? new_capacity(claim) : new_number(s, 0);
     *ret = json_pack(
         "{s:o, s:{s:s, s:o, s:o, s:o}, s:{s:s, s:s}, s:[], s:{s:s, s:s, s:s, s:s, s:s, s:s}}",
         "isolation", new_isolation(&p, s), "limits", "pids", "unknown", "memory_bytes",
-        new_number(s->memory_bytes), "cpu_millis", new_number(s->cpu_millis), "disk_bytes", disk,
-        "network", "mode", s->network, "filtered", "unknown", "missing", "engine", "kind",
-        "kubernetes", "address", s->engine, "namespace", kube_namespace(k), "node", p.node, "pod",
-        kube_text(p.doc, "metadata", "name"), "phase", p.phase);
+        new_number(s, s->memory_bytes), "cpu_millis", new_number(s, s->cpu_millis), "disk_bytes",
+        disk, "network", "mode", *s->pool ? "unknown" : s->network, "filtered", "unknown",
+        "missing", "engine", "kind", "kubernetes", "address", s->engine, "namespace",
+        kube_namespace(k), "node", p.node, "pod", kube_text(p.doc, "metadata", "name"), "phase",
+        p.phase);
+    if (*ret && *s->pool)
+        (void)json_object_set_new(json_object_get(*ret, "engine"), "pool", json_string(s->pool));
     return *ret ? 0 : err_oom(e);
 }

@@ -22,7 +22,7 @@
 
 bool kube_has_claim(const struct spec *s)
 {
-    return !s->read_only;
+    return !s->read_only && !*s->pool;
 }
 
 static json_t *new_meta(const struct provider_box *b, const char *mark)
@@ -63,6 +63,13 @@ json_t *kube_new_policy(const struct provider_box *b, const char *mark)
                      "networking.k8s.io/v1", "kind", "NetworkPolicy", "metadata", new_meta(b, mark),
                      "spec", "podSelector", "matchLabels", KUBE_LABEL_BOX, b->id, "policyTypes",
                      "Ingress", "Egress");
+}
+
+json_t *kube_new_sandbox_claim(const struct provider_box *b, const char *mark)
+{
+    return json_pack("{s:s, s:s, s:o, s:{s:{s:s}}}", "apiVersion",
+                     "extensions.agents.x-k8s.io/v1beta1", "kind", "SandboxClaim", "metadata",
+                     new_meta(b, mark), "spec", "warmPoolRef", "name", b->spec->pool);
 }
 
 /* ---- the pod ---- */

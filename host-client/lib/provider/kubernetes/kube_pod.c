@@ -42,7 +42,7 @@ int kube_open_box(const struct provider_box *b, struct kube **ret, struct err *e
 /* ---- finding ---- */
 
 /* Anybody who may make objects may give them our names. */
-static int check_labels(const struct provider_box *b, const json_t *doc, struct err *e)
+int kube_check_labels(const struct provider_box *b, const json_t *doc, struct err *e)
 {
     char mark[STORE_MARK_BYTES];
     int r = store_mark(b->ctx, mark, e);
@@ -71,7 +71,7 @@ int kube_find(const struct provider_box *b, struct kube *k, enum kube_kind kind,
     if (r == -ERR_NOT_FOUND)
         return 0;
     if (r == 0)
-        r = check_labels(b, doc, &why);
+        r = kube_check_labels(b, doc, &why);
     if (r < 0) {
         if (e)
             *e = why;
@@ -81,15 +81,15 @@ int kube_find(const struct provider_box *b, struct kube *k, enum kube_kind kind,
     return 1;
 }
 
-/* The state of the box's container: there is one beside it, which has ended by then. */
-static const json_t *box_state(const json_t *doc)
+/* The status of the box's container: there is one beside it, which has ended by then. */
+static const json_t *box_status(const json_t *doc)
 {
     json_t *list = json_object_get(json_object_get(doc, "status"), "containerStatuses"), *v;
     size_t i;
 
     json_array_foreach (list, i, v)
         if (str_eq(kube_text(v, "name"), KUBE_CONTAINER))
-            return json_object_get(v, "state");
+            return v;
     return NULL;
 }
 
@@ -116,19 +116,21 @@ static int exit_code_of(const json_t *ended)
     return (int)json_integer_value(code);
 }
 
-static void read_pod(json_t *doc, struct kube_pod *ret)
+void kube_read_pod_take(json_t *doc, struct kube_pod *ret)
 {
-    const json_t *state = box_state(doc);
+    const json_t *status = box_status(doc), *state = json_object_get(status, "state");
     const json_t *ended = json_object_get(state, "terminated");
     const char *phase = kube_text(doc, "status", "phase");
 
     *ret = (struct kube_pod){
         .doc = doc,
+        .name = kube_text(doc, "metadata", "name"),
         .uid = kube_text(doc, "metadata", "uid"),
         .version = kube_text(doc, "metadata", "resourceVersion"),
         .phase = phase,
         .address = kube_text(doc, "status", "podIP"),
         .node = kube_text(doc, "spec", "nodeName"),
+        .container = kube_text(status, "containerID"),
         .is_running = json_object_get(state, "running") && str_eq(phase, "Running"),
         .is_ready = has_condition(doc, "Ready", "True"),
         .is_ending = *kube_text(doc, "metadata", "deletionTimestamp") != '\0',
@@ -140,10 +142,13 @@ static void read_pod(json_t *doc, struct kube_pod *ret)
 int kube_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret, struct err *e)
 {
     json_t *doc = NULL;
-    int r = kube_find(b, k, KUBE_PODS, &doc, e);
+    int r;
 
+    if (b->spec && *b->spec->pool)
+        return kube_pool_find_pod(b, k, ret, e);
+    r = kube_find(b, k, KUBE_PODS, &doc, e);
     if (r == 1)
-        read_pod(doc, ret);
+        kube_read_pod_take(doc, ret);
     return r;
 }
 
@@ -202,7 +207,6 @@ int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_po
               struct err *e)
 {
     _cleanup_close_ int fd = -1;
-    char name[KUBE_NAME_BYTES];
     int cancel_fd = kube_cancel_fd(k);
     int64_t left = clock_until_ms(kube_deadline(k));
     int r;
@@ -211,8 +215,8 @@ int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_po
         return err_set(e, ERR_DEADLINE, "the time is over");
     if (left < max_ms)
         max_ms = (int)left;
-    kube_name(b, name);
-    if (!p->doc || kube_watch(k, KUBE_PODS, name, p->version, &fd, NULL) < 0) {
+    (void)b;
+    if (!p->doc || kube_watch(k, KUBE_PODS, p->name, p->version, &fd, NULL) < 0) {
         if (socket_wait_canceled(cancel_fd, max_ms < BLIND_MS ? max_ms : BLIND_MS))
             return err_set(e, ERR_CANCELED, "canceled");
         return 0;
@@ -222,6 +226,24 @@ int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_po
 }
 
 /* ---- why ---- */
+
+void kube_save_logs(const struct provider_box *b, struct kube *k, const struct kube_pod *p)
+{
+    _cleanup_free_ char *path = path_join(b->dir, "agent.log");
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+
+    if (path && *b->dir && kube_logs(k, p->name, &text, &len, NULL) == 0 && len)
+        (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
+}
+
+int kube_node_is_lost(const struct kube_pod *p, struct err *e)
+{
+    return err_set(e, ERR_UNAVAILABLE,
+                   "the node '%.64s' of the pod does not answer: the pod is not Ready, and its "
+                   "container was running last (NodeStatusUnknown)",
+                   p->node);
+}
 
 static void copy_why(char out[KUBE_WHY_BYTES], const char *reason, const char *message)
 {

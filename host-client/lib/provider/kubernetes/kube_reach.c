@@ -28,7 +28,8 @@
 struct kube_record {
     enum kube_reach way;
     const char *uid, *address;
-    json_t *doc; /* owns the strings */
+    const char *pod, *container; /* an earlier version wrote neither */
+    json_t *doc;                 /* owns the strings */
 };
 
 static void record_done(struct kube_record *w)
@@ -40,8 +41,9 @@ static void record_done(struct kube_record *w)
 static int record_save(const struct provider_box *b, const struct kube_record *w, struct err *e)
 {
     _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
-    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s, s:s}", "way", kube_reach_names[w->way],
-                                           "uid", w->uid, "address", w->address);
+    _cleanup_json_ json_t *doc =
+        json_pack("{s:s, s:s, s:s, s:s, s:s}", "way", kube_reach_names[w->way], "uid", w->uid,
+                  "address", w->address, "pod", w->pod, "container", w->container);
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     int r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
@@ -55,6 +57,8 @@ static int record_load(const struct provider_box *b, struct kube_record *ret, st
         JX_ENUM("way", struct kube_record, way, kube_reach_names, JX_REQUIRED),
         JX(struct kube_record, uid, jx_str, JX_REQUIRED),
         JX(struct kube_record, address, jx_str, JX_REQUIRED),
+        JX(struct kube_record, pod, jx_str, 0),
+        JX(struct kube_record, container, jx_str, 0),
         {0},
     };
     _cleanup_free_ char *path = path_join(b->dir, RECORD_FILE);
@@ -71,26 +75,20 @@ static int record_load(const struct provider_box *b, struct kube_record *ret, st
 
 int kube_record_pod(const struct provider_box *b, const char *uid, struct err *e)
 {
-    const struct kube_record w = {.way = KUBE_REACH_ANY, .uid = uid, .address = ""};
+    const struct kube_record w = {
+        .way = KUBE_REACH_ANY, .uid = uid, .address = "", .pod = "", .container = ""};
 
     return record_save(b, &w, e);
 }
 
 int kube_record_uid(const struct provider_box *b, char out[KUBE_UID_BYTES], struct err *e)
 {
-    _cleanup_record_ struct kube_record w = {0};
-    struct err why = {0};
-    int r = record_load(b, &w, &why);
+    struct kube_recorded w = {0};
+    int r = kube_read_record(b, &w, e);
 
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    if (r < 0) {
-        if (e)
-            *e = why;
-        return r;
-    }
-    (void)snprintf(out, KUBE_UID_BYTES, "%s", w.uid);
-    return 1;
+    if (r == 1)
+        (void)snprintf(out, KUBE_UID_BYTES, "%s", w.uid);
+    return r;
 }
 
 int kube_record_forget(const struct provider_box *b, struct err *e)
@@ -102,18 +100,33 @@ int kube_record_forget(const struct provider_box *b, struct err *e)
     return unlink(path) < 0 && errno != ENOENT ? err_sys(e, errno, "remove '%s'", path) : 0;
 }
 
-static int open_way(const struct provider_box *b, struct kube *k, enum kube_reach way,
-                    const char *address, int64_t deadline_mono_ms, int *ret_fd, struct err *e)
+int kube_read_record(const struct provider_box *b, struct kube_recorded *ret, struct err *e)
 {
-    char name[KUBE_NAME_BYTES];
+    _cleanup_record_ struct kube_record w = {.pod = "", .container = ""};
+    struct err why = {0};
+    int r = record_load(b, &w, &why);
 
-    kube_name(b, name);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r < 0) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    (void)snprintf(ret->pod, sizeof(ret->pod), "%s", w.pod);
+    (void)snprintf(ret->uid, sizeof(ret->uid), "%s", w.uid);
+    (void)snprintf(ret->container, sizeof(ret->container), "%s", w.container);
+    return 1;
+}
+
+static int open_way(struct kube *k, enum kube_reach way, const char *pod, const char *address,
+                    int64_t deadline_mono_ms, int *ret_fd, struct err *e)
+{
     if (way == KUBE_REACH_ADDRESS)
         return socket_connect_tcp(address, KUBE_AGENT_PORT, kube_cancel_fd(k), deadline_mono_ms,
                                   ret_fd, e);
-    return way == KUBE_REACH_EXEC
-               ? kube_stream_exec(k, name, KUBE_AGENT, KUBE_AGENT_PORT, ret_fd, e)
-               : kube_stream_forward(k, name, KUBE_AGENT_PORT, ret_fd, e);
+    return way == KUBE_REACH_EXEC ? kube_stream_exec(k, pod, KUBE_AGENT, KUBE_AGENT_PORT, ret_fd, e)
+                                  : kube_stream_forward(k, pod, KUBE_AGENT_PORT, ret_fd, e);
 }
 
 /* ---- choosing ---- */
@@ -142,8 +155,7 @@ static int ask_health(struct kube *k, int fd, struct err *e)
 }
 
 /* The agent listens a moment after its container has started. */
-static int try_way(const struct provider_box *b, struct kube *k, enum kube_reach way,
-                   const char *address, struct err *e)
+static int try_way(struct kube *k, enum kube_reach way, const struct kube_pod *p, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + TRY_MS;
     struct err why = {0};
@@ -152,7 +164,7 @@ static int try_way(const struct provider_box *b, struct kube *k, enum kube_reach
     do {
         _cleanup_close_ int fd = -1;
 
-        r = open_way(b, k, way, address, clock_mono_ms() + TRY_ONCE_MS, &fd, &why);
+        r = open_way(k, way, p->name, p->address, clock_mono_ms() + TRY_ONCE_MS, &fd, &why);
         if (r < 0 && way != KUBE_REACH_ADDRESS)
             break; /* the API server refuses it: a port that is closed shows later */
         if (r == 0)
@@ -188,9 +200,13 @@ int kube_record_reach(const struct provider_box *b, struct kube *k, const struct
 
     for (size_t i = 0; i < N_ELEMENTS(ways) && r < 0 && r != -ERR_CANCELED; i++)
         if (ways[i].is_possible) {
-            struct kube_record w = {.way = ways[i].way, .uid = p->uid, .address = p->address};
+            struct kube_record w = {.way = ways[i].way,
+                                    .uid = p->uid,
+                                    .address = p->address,
+                                    .pod = p->name,
+                                    .container = p->container};
 
-            r = try_way(b, k, w.way, p->address, &why);
+            r = try_way(k, w.way, p, &why);
             if (r == 0)
                 r = record_save(b, &w, &why);
         }
@@ -228,12 +244,14 @@ static int check_same(struct provider_box *b, struct kube *k, const struct kube_
 
 int kube_dial(struct provider_box *b, int *ret_fd, struct err *e)
 {
-    _cleanup_record_ struct kube_record w = {0};
+    _cleanup_record_ struct kube_record w = {.pod = "", .container = ""};
     _cleanup_kube_ struct kube *k = NULL;
     _cleanup_close_ int fd = -1;
+    char name[KUBE_NAME_BYTES];
     struct err why = {0};
     int r = record_load(b, &w, e);
 
+    kube_name(b, name);
     if (r == 0 && w.way == KUBE_REACH_ANY)
         r = err_set(e, ERR_UNAVAILABLE, "the pod is starting");
     if (r == 0)
@@ -241,7 +259,7 @@ int kube_dial(struct provider_box *b, int *ret_fd, struct err *e)
     if (r < 0)
         return r;
     kube_set_patience(k, DIAL_PATIENCE_MS);
-    r = open_way(b, k, w.way, w.address, provider_deadline(b), &fd, &why);
+    r = open_way(k, w.way, *w.pod ? w.pod : name, w.address, provider_deadline(b), &fd, &why);
     if (r == -ERR_CANCELED || (r < 0 && check_same(b, k, &w, NULL) == 0)) {
         if (e)
             *e = why;

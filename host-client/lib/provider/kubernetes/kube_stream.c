@@ -247,6 +247,24 @@ int kube_stream_exec(struct kube *k, const char *pod, const char *agent, unsigne
     return r < 0 ? r : kube_stream_start_take(fd, true, ret_fd, e);
 }
 
+int kube_stream_script(struct kube *k, const char *pod, const char *script, int *ret_fd,
+                       struct err *e)
+{
+    _cleanup_free_ char *encoded = daemon_client_encode(script);
+    char call[KUBE_CALL_BYTES];
+    int fd = -1, n, r;
+
+    if (!encoded)
+        return err_oom(e);
+    n = snprintf(call, sizeof(call),
+                 "exec?container=box&stdin=1&stdout=1&command=%%2Fbin%%2Fsh&command=-c&command=%s",
+                 encoded);
+    if (n < 0 || (size_t)n >= sizeof(call))
+        return err_set(e, ERR_INVALID, "the script is too long");
+    r = kube_websocket(k, pod, call, "v5.channel.k8s.io", &fd, e);
+    return r < 0 ? r : kube_stream_start_take(fd, true, ret_fd, e);
+}
+
 int kube_stream_forward(struct kube *k, const char *pod, unsigned port, int *ret_fd, struct err *e)
 {
     char call[64];

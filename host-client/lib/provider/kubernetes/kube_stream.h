@@ -8,6 +8,9 @@
 /* By `bellhopd dial PORT` in the pod: v5.channel.k8s.io, which passes a half-close of either side. */
 int kube_stream_exec(struct kube *k, const char *pod, const char *agent, unsigned port, int *ret_fd,
                      struct err *e);
+/* A shell with a script in the pod: our side is its standard input, the other its standard output. */
+int kube_stream_script(struct kube *k, const char *pod, const char *script, int *ret_fd,
+                       struct err *e);
 /* By port-forward: v4.channel.k8s.io. It knows no half-close: the end of our side ends the connection, and an answer
  * that was still to come is lost. */
 int kube_stream_forward(struct kube *k, const char *pod, unsigned port, int *ret_fd, struct err *e);

@@ -45,6 +45,10 @@ static const char *kind_word(enum kube_kind kind)
         return "secret";
     case KUBE_POLICIES:
         return "network policy";
+    case KUBE_SANDBOX_CLAIMS:
+        return "sandbox claim";
+    case KUBE_SANDBOXES:
+    case KUBE_WARM_POOLS:
     case KUBE_EVENTS:
     case KUBE_LEASES:
     default:
@@ -87,8 +91,12 @@ static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t 
     if (is_ending && grace_s != 0)
         return 0;
     begin_call(s);
-    r = kube_delete(s->kube, kind, kube_text(obj, "metadata", "name"),
-                    kube_text(obj, "metadata", "uid"), grace_s, e);
+    if (kind == KUBE_SANDBOX_CLAIMS)
+        r = kube_delete_tree(s->kube, kind, kube_text(obj, "metadata", "name"),
+                             kube_text(obj, "metadata", "uid"), e);
+    else
+        r = kube_delete(s->kube, kind, kube_text(obj, "metadata", "name"),
+                        kube_text(obj, "metadata", "uid"), grace_s, e);
     if (r < 0)
         return err_wrap(e, r, "the %s of '%s'", kind_word(kind), box);
     (void)snprintf(line, sizeof(line), "%s the %s of '%s', which is gone",
@@ -207,6 +215,30 @@ static int sweep_pods(struct kube_sweep *s, struct err *e)
     }
 }
 
+/* A claim stays until its pod is gone. A role without rights to claims has made none. */
+static int sweep_sandbox_claims(struct kube_sweep *s, struct err *e)
+{
+    int64_t enough = clock_mono_ms() + KUBE_FORCE_AFTER_MS;
+    struct err why = {0};
+    int r;
+
+    begin_call(s);
+    r = kube_serves(s->kube, KUBE_SANDBOX_CLAIMS, &why);
+    while (r == 1) {
+        r = sweep_kind(s, KUBE_SANDBOX_CLAIMS, -1, &why);
+        if (r < 0 || !s->n_found || s->first.code || clock_until_ms(enough) == 0)
+            break;
+        r = socket_wait_canceled(s->ctx->cancel_fd, LOOK_AGAIN_MS)
+                ? err_set(&why, ERR_CANCELED, "canceled")
+                : 1;
+    }
+    if (r >= 0 || r == -ERR_DENIED)
+        return 0;
+    if (e)
+        *e = why;
+    return r;
+}
+
 /* ---- all ---- */
 
 static int sweep_kinds(struct kube_sweep *s, struct err *e)
@@ -216,6 +248,8 @@ static int sweep_kinds(struct kube_sweep *s, struct err *e)
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
         r = sweep_kind(s, kinds[i], -1, e);
+    if (r == 0)
+        r = sweep_sandbox_claims(s, e);
     if (r < 0 || !s->first.code)
         return r;
     if (e)

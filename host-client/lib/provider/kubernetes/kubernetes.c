@@ -136,7 +136,9 @@ static int kube_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
     spec->pids = 0;
     if (r == 0)
         r = kube_open(ctx, spec->engine, clock_mono_ms() + PROVIDER_MS, &k, e);
-    return r < 0 ? r : try_objects(k, ctx, spec, e);
+    if (r < 0)
+        return r;
+    return *spec->pool ? kube_pool_check(k, ctx, spec, e) : try_objects(k, ctx, spec, e);
 }
 
 /* ---- prepare ---- */
@@ -149,24 +151,18 @@ static int kube_prepare(struct provider_box *b, struct err *e)
     int r = kube_open_box(b, &k, e);
 
     if (r == 0)
+        kube_set_patience(k, PATIENCE_MS);
+    if (r == 0 && *b->spec->pool)
+        return kube_pool_prepare(b, k, e);
+    if (r == 0)
         r = store_mark(b->ctx, mark, e);
     if (r < 0 || !kube_has_claim(b->spec))
         return r;
-    kube_set_patience(k, PATIENCE_MS);
     claim = kube_new_claim(b, mark);
     return kube_make(b, k, KUBE_CLAIMS, claim, NULL, e);
 }
 
 /* ---- find ---- */
-
-/* A node that has stopped telling: the pod runs as far as anybody knows, and nothing can be known. */
-static int node_is_lost(const struct kube_pod *p, struct err *e)
-{
-    return err_set(e, ERR_UNAVAILABLE,
-                   "the node '%.64s' of the pod does not answer: the pod is not Ready, and its "
-                   "container was running last (NodeStatusUnknown)",
-                   p->node);
-}
 
 static int kube_provider_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
@@ -184,7 +180,7 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
         return r;
     kube_note_end(b, &p);
     if (p.is_running && !p.is_ready && !p.is_ending)
-        return node_is_lost(&p, e);
+        return kube_node_is_lost(&p, e);
     return p.is_running;
 }
 
@@ -312,19 +308,6 @@ static int wait_running(const struct provider_box *b, struct kube *k, struct kub
     }
 }
 
-/* For the error of a start, and for the record of the box. */
-static void save_logs(const struct provider_box *b, struct kube *k)
-{
-    _cleanup_free_ char *path = path_join(b->dir, "agent.log");
-    _cleanup_free_ char *text = NULL;
-    char name[KUBE_NAME_BYTES];
-    size_t len = 0;
-
-    kube_name(b, name);
-    if (path && kube_logs(k, name, &text, &len, NULL) == 0 && len)
-        (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
-}
-
 /* Says what Kubernetes says of a pod that did not come up in time. */
 static int explain_start(const struct provider_box *b, int r, struct err *e)
 {
@@ -337,7 +320,7 @@ static int explain_start(const struct provider_box *b, int r, struct err *e)
     if (kube_open(&ctx, b->spec->engine, clock_mono_ms() + LOOK_MS, &k, NULL) < 0 ||
         kube_find_pod(b, k, &p, NULL) != 1)
         return r;
-    save_logs(b, k);
+    kube_save_logs(b, k, &p);
     if (r == -ERR_DEADLINE || r == -ERR_CANCELED) {
         kube_pod_why(&p, why);
         if (!*why)
@@ -367,12 +350,12 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
         if (clock_until_ms(kube_deadline(k)) > 2 * EXPLAIN_MS)
             kube_set_deadline(k, kube_deadline(k) - EXPLAIN_MS);
         kube_set_patience(k, PATIENCE_MS);
-        r = wait_running(b, k, &p, e);
+        r = *b->spec->pool ? kube_pool_start(b, k, &p, e) : wait_running(b, k, &p, e);
     }
     if (r == 0)
         r = kube_record_reach(b, k, &p, e);
     if (r < 0 && k)
-        r = explain_start(b, r, e);
+        r = *b->spec->pool ? kube_pool_explain(b, r, e) : explain_start(b, r, e);
     return r;
 }
 
@@ -399,7 +382,7 @@ static int wait_gone(const struct provider_box *b, struct kube *k, const char *u
         if (force && clock_until_ms(force_at) <= 0)
             r = kube_delete(k, KUBE_PODS, name, uid, 0, e);
         else if (is_lost)
-            return node_is_lost(&p, e);
+            return kube_node_is_lost(&p, e);
         else
             r = kube_wait(b, k, &p, force ? LOOK_MS / 5 : LOOK_MS, e);
         if (r < 0)
@@ -419,7 +402,7 @@ static int end_pod(const struct provider_box *b, struct kube *k, int grace_s, bo
     kube_name(b, name);
     (void)snprintf(uid, sizeof(uid), "%s", p.uid);
     if (p.has_ended)
-        save_logs(b, k);
+        kube_save_logs(b, k, &p);
     r = kube_delete(k, KUBE_PODS, name, uid, p.has_ended ? 0 : grace_s, e);
     return r < 0 ? r : wait_gone(b, k, uid, force, e);
 }
@@ -438,7 +421,7 @@ static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
     if (r < 0)
         return r;
     kube_set_patience(k, PATIENCE_MS);
-    return end_pod(b, k, grace_s, false, e);
+    return *b->spec->pool ? kube_pool_stop(b, k, grace_s, e) : end_pod(b, k, grace_s, false, e);
 }
 
 static int kube_destroy(struct provider_box *b, struct err *e)
@@ -450,14 +433,28 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     if (!*b->spec->engine)
         return 0;
     r = kube_open_box(b, &k, e);
-    if (r == 0) {
+    if (r == 0)
         kube_set_patience(k, PATIENCE_MS);
+    if (r == 0 && *b->spec->pool)
+        return kube_pool_destroy(b, k, e);
+    if (r == 0)
         r = end_pod(b, k, KUBE_KILL_GRACE_S, true, e);
-    }
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
         if (kinds[i] != KUBE_POLICIES || str_eq(b->spec->network, "none"))
             r = kube_unmake(b, k, kinds[i], -1, e);
     return r;
+}
+
+/* The other boxes' files are on their claims. */
+static int kube_has_disk(struct provider_box *b, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    int r;
+
+    if (!*b->spec->pool || !*b->spec->engine)
+        return 1;
+    r = kube_open_box(b, &k, e);
+    return r < 0 ? r : kube_pool_has_disk(b, k, e);
 }
 
 /* ---- the end of a run ---- */
@@ -466,15 +463,13 @@ static int kube_provider_watch(struct provider_box *b, int *ret_fd, struct err *
 {
     _cleanup_kube_ struct kube *k = NULL;
     _cleanup_kube_pod_ struct kube_pod p = {0};
-    char name[KUBE_NAME_BYTES];
     int r = kube_open_box(b, &k, e);
 
     if (r == 0)
         r = kube_find_own_pod(b, k, &p, e);
     if (r < 0)
         return r;
-    kube_name(b, name);
-    return r == 1 ? kube_watch(k, KUBE_PODS, name, p.version, ret_fd, e)
+    return r == 1 ? kube_watch(k, KUBE_PODS, p.name, p.version, ret_fd, e)
                   : err_set(e, ERR_PRECONDITION, "the box is not running");
 }
 
@@ -502,7 +497,7 @@ static int kube_exit_status(struct provider_box *b, const struct provider_run *r
     if (r == 0 || !p.has_ended)
         return err_set(e, ERR_NOT_FOUND, "the pod has no exit status");
     kube_note_end(b, &p);
-    save_logs(b, k);
+    kube_save_logs(b, k, &p);
     if (p.exit_code < 0)
         return err_set(e, ERR_NOT_FOUND, "the exit status of the container is not known");
     *ret_status = wait_status(p.exit_code);
@@ -535,6 +530,7 @@ const struct provider provider_kubernetes = {
     .isolates = true,
     .has_runtimes = true,
     .has_read_only = true,
+    .has_pools = true,
     .has_privileges = true,
     .networks = PROVIDER_NETWORK_USER | PROVIDER_NETWORK_NONE,
     .limits = PROVIDER_LIMIT_CPUS | PROVIDER_LIMIT_MEMORY | PROVIDER_LIMIT_DISK,
@@ -547,6 +543,7 @@ const struct provider provider_kubernetes = {
     .start = kube_start,
     .stop = kube_stop,
     .destroy = kube_destroy,
+    .has_disk = kube_has_disk,
     .find = kube_provider_find,
     .dial = kube_dial,
     .watch = kube_provider_watch,

@@ -2,7 +2,8 @@
 /*
  * kubernetes: parts of the provider that its files share. A box is one Pod, found by its name and proved by its labels
  * at each call, with a Secret (the token), a PersistentVolumeClaim (the disk: home and project) and, without a
- * network, a NetworkPolicy of the same name. `stop` deletes the Pod alone.
+ * network, a NetworkPolicy of the same name. `stop` deletes the Pod alone. A box of a pool is a SandboxClaim of that name
+ * instead (kube_pool.c); its pod has another name, and is the box's by its uid.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,14 +29,16 @@
 
 /* A box's pod as the API server has it. */
 struct kube_pod {
-    json_t *doc;                                        /* owned */
-    const char *uid, *version, *phase, *address, *node; /* of doc; never NULL */
-    bool is_running; /* the box's container runs, as far as its node has told */
-    bool is_ready;   /* and the node tells so still */
-    bool is_ending;  /* it is being deleted */
-    bool has_ended;  /* the container has */
-    int exit_code;   /* then; -1: nobody knows it */
+    json_t *doc;                                               /* owned */
+    const char *name, *uid, *version, *phase, *address, *node; /* of doc; never NULL */
+    const char *container; /* the id of the box's container; "": it has none yet */
+    bool is_running;       /* the box's container runs, as far as its node has told */
+    bool is_ready;         /* and the node tells so still */
+    bool is_ending;        /* it is being deleted */
+    bool has_ended;        /* the container has */
+    int exit_code;         /* then; -1: nobody knows it */
 };
+void kube_read_pod_take(json_t *doc, struct kube_pod *ret);
 void kube_pod_done(struct kube_pod *p);
 #define _cleanup_kube_pod_ __attribute__((cleanup(kube_pod_done)))
 
@@ -44,6 +47,7 @@ int kube_open_box(const struct provider_box *b, struct kube **ret, struct err *e
 /* 1, 0: it has none, or an error. One with the name and other labels is ERR_EXISTS. */
 int kube_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
                   struct err *e);
+int kube_check_labels(const struct provider_box *b, const json_t *doc, struct err *e);
 /* The same; a pod with another uid than the recorded one is none, and is noted as the reason of the end. */
 int kube_find_own_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
                       struct err *e);
@@ -65,6 +69,7 @@ json_t *kube_new_pod(const struct provider_box *b, struct kube *k, const struct 
 json_t *kube_new_claim(const struct provider_box *b, const char *mark);
 json_t *kube_new_secret(const struct provider_box *b, const char *token, const char *mark);
 json_t *kube_new_policy(const struct provider_box *b, const char *mark);
+json_t *kube_new_sandbox_claim(const struct provider_box *b, const char *mark);
 
 /* ---- why ---- */
 
@@ -78,6 +83,10 @@ void kube_pod_warning(struct kube *k, const struct kube_pod *p, char out[KUBE_WH
 /* Keeps why the pod ends for a later call, when the object may be gone. */
 void kube_note_end(const struct provider_box *b, const struct kube_pod *p);
 void kube_read_end(const struct provider_box *b, char out[KUBE_WHY_BYTES]);
+/* Keeps the output of the pod, for the error of a start and for the record of the box. */
+void kube_save_logs(const struct provider_box *b, struct kube *k, const struct kube_pod *p);
+/* A node that has stopped telling: an error, as nobody knows whether the pod runs. */
+int kube_node_is_lost(const struct kube_pod *p, struct err *e);
 
 /* Waits for a change of the pod, at most max_ms. An error: canceled, or the deadline. */
 int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_pod *p, int max_ms,
@@ -97,6 +106,51 @@ int kube_record_forget(const struct provider_box *b, struct err *e);
 int kube_record_reach(const struct provider_box *b, struct kube *k, const struct kube_pod *p,
                       struct err *e);
 int kube_dial(struct provider_box *b, int *ret_fd, struct err *e);
+/* The pod that the record names, of the last start. 1, 0: there is no record, or an error: one that cannot be read. */
+struct kube_recorded {
+    char pod[KUBE_POD_BYTES], uid[KUBE_UID_BYTES], container[160];
+};
+int kube_read_record(const struct provider_box *b, struct kube_recorded *ret, struct err *e);
+
+/* ---- boxes of a pool ---- */
+
+/* A claim and its Sandbox, which is proved by its owner's uid. */
+struct kube_claim {
+    json_t *doc, *sandbox;                        /* owned; sandbox NULL: it has none yet */
+    const char *uid, *sandbox_uid, *sandbox_name; /* of the two; "" */
+};
+void kube_claim_done(struct kube_claim *c);
+#define _cleanup_kube_claim_ __attribute__((cleanup(kube_claim_done)))
+/* 1, 0: there is none, or an error. */
+int kube_find_claim(const struct provider_box *b, struct kube *k, struct kube_claim *ret,
+                    struct err *e);
+int kube_find_claim_pod(struct kube *k, const struct kube_claim *c, struct kube_pod *ret,
+                        struct err *e);
+bool kube_claim_is_suspended(const struct kube_claim *c);
+/* One that is gone by now is no error. */
+int kube_suspend(struct kube *k, const struct kube_claim *c, bool is_suspended, struct err *e);
+/* Why the claim has no sandbox that is ready, in agent-sandbox's words: "" if it says nothing. */
+void kube_claim_why(const struct kube_claim *c, char out[KUBE_WHY_BYTES]);
+/* Waits for a change of the pod, or of the claim while it has none. */
+int kube_wait_claim(const struct provider_box *b, struct kube *k, const struct kube_claim *c,
+                    const struct kube_pod *p, int max_ms, struct err *e);
+/* Records whose files the box has; whether the claim has them still: 1, 0 or an error. */
+int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e);
+int kube_has_recorded_claim(const struct provider_box *b, const struct kube_claim *c,
+                            struct err *e);
+
+/* The functions of provider.h for such a box. */
+int kube_pool_check(struct kube *k, struct bh_ctx *ctx, struct spec *spec, struct err *e);
+int kube_pool_prepare(const struct provider_box *b, struct kube *k, struct err *e);
+int kube_pool_start(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
+                    struct err *e);
+/* After a start that failed: what Kubernetes says; nothing of it runs on. */
+int kube_pool_explain(const struct provider_box *b, int r, struct err *e);
+int kube_pool_stop(const struct provider_box *b, struct kube *k, int grace_s, struct err *e);
+int kube_pool_destroy(const struct provider_box *b, struct kube *k, struct err *e);
+int kube_pool_has_disk(const struct provider_box *b, struct kube *k, struct err *e);
+int kube_pool_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
+                       struct err *e);
 
 int kube_inspect(struct provider_box *b, json_t **ret, struct err *e);
 
