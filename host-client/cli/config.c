@@ -547,6 +547,16 @@ static bool is_field(const char *field, const char *name)
     return !*field && !*name;
 }
 
+/* The message without the field in front of it: the variable's name says the same. */
+static const char *message_of_field(const struct bh_error *err)
+{
+    size_t n = strlen(err->field);
+    bool is_named =
+        strncmp(err->message, err->field, n) == 0 && str_has_prefix(err->message + n, ": ");
+
+    return is_named ? err->message + n + 2 : err->message;
+}
+
 void cli_config_name_origin(const struct cli *c, struct bh_error *err)
 {
     const struct table tables[] = {own_table(c), {cli_settings_options, NULL, 0}};
@@ -569,7 +579,7 @@ void cli_config_name_origin(const struct cli *c, struct bh_error *err)
                            at.source == CLI_FROM_ENV ? o->env
                            : text                    ? text
                                                      : "",
-                           err->message);
+                           at.source == CLI_FROM_ENV ? message_of_field(err) : err->message);
             (void)snprintf(err->message, sizeof(err->message), "%s", message);
             return;
         }

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
  * static because a signal handler can reach nothing else.
  */
 static int signal_pipe[2] = {-1, -1};
+static int window_pipe[2] = {-1, -1}; /* of SIGWINCH */
 static struct termios saved_termios;
 static int raw_fd = -1;
 
@@ -27,7 +29,7 @@ static void on_signal(int sig)
     int saved = errno;
     char c = (char)sig;
 
-    (void)!write(signal_pipe[1], &c, 1);
+    (void)!write(sig == SIGWINCH ? window_pipe[1] : signal_pipe[1], &c, 1);
     errno = saved;
 }
 
@@ -45,7 +47,8 @@ int cli_cancel_init(struct cli *c, struct err *e)
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     int r = 0;
 
-    if (pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+    if (pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) < 0 ||
+        pipe2(window_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         return err_sys(e, errno, "pipe2");
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(signals); i++)
         r = catch_signal(signals[i], e);
@@ -65,6 +68,7 @@ struct cli_signals {
     bool is_mine;
     int stop_fd; /* the thread ends when the write end is closed */
     int stop_write_fd;
+    int next_fd; /* an epoll of stop_fd and the signals: cancels the thread's call, which may hang */
     int cancel_read_fd; /* becomes the command's cancel_fd */
     int cancel_write_fd;
 };
@@ -104,15 +108,16 @@ static void *signals_main(void *arg)
     int interrupts = 0;
 
     for (;;) {
-        struct pollfd fds[] = {{.fd = signal_pipe[0], .events = POLLIN},
-                               {.fd = s->stop_fd, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = s->stop_fd, .events = POLLIN},
+                               {.fd = signal_pipe[0], .events = POLLIN},
+                               {.fd = window_pipe[0], .events = POLLIN}};
         char sig;
 
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        if (poll(fds, N_ELEMENTS(fds), -1) < 0 && errno != EINTR)
             break;
-        if (fds[1].revents)
+        if (fds[0].revents)
             break;
-        if (!fds[0].revents || read(signal_pipe[0], &sig, 1) != 1)
+        if (read(fds[1].revents ? signal_pipe[0] : window_pipe[0], &sig, 1) != 1)
             continue;
         /* The second ^C stops waiting for a command that ignores the first. */
         if (sig != SIGWINCH && (++interrupts > 1 || !s->is_mine))
@@ -125,6 +130,19 @@ static void *signals_main(void *arg)
     return NULL;
 }
 
+/* Readable at the next signal, or when the thread is to end. */
+static int open_next_fd(int stop_fd)
+{
+    struct epoll_event on_input = {.events = EPOLLIN};
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+
+    if (fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, signal_pipe[0], &on_input) == 0 &&
+        epoll_ctl(fd, EPOLL_CTL_ADD, stop_fd, &on_input) == 0)
+        return fd;
+    fd_close(fd);
+    return -1;
+}
+
 int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool is_pty,
                       bool is_mine, struct cli_signals **ret, struct bh_error *err)
 {
@@ -133,7 +151,8 @@ int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool 
     sigset_t all, before;
 
     if (!s || !(s->box = strdup(box)) || !(s->exec_id = strdup(exec_id)) ||
-        pipe2(stop, O_CLOEXEC) < 0 || pipe2(cancel, O_CLOEXEC) < 0)
+        pipe2(stop, O_CLOEXEC) < 0 || pipe2(cancel, O_CLOEXEC) < 0 ||
+        (s->next_fd = open_next_fd(stop[0])) < 0)
         return cli_fail(err, BH_RESOURCE_EXHAUSTED, "", "cannot watch for signals");
     s->is_pty = is_pty;
     s->is_mine = is_mine;
@@ -142,7 +161,7 @@ int cli_signals_start(struct cli *c, const char *box, const char *exec_id, bool 
     s->cancel_read_fd = cancel[0];
     s->cancel_write_fd = cancel[1];
     s->opts = c->opts;
-    s->opts.cancel_fd = -1;
+    s->opts.cancel_fd = s->next_fd;
     s->opts.progress = NULL;
     if (is_pty)
         (void)catch_signal(SIGWINCH, NULL);
@@ -165,6 +184,7 @@ struct cli_signals *cli_signals_stop(struct cli_signals *s)
     fd_close(s->stop_fd);
     fd_close(s->cancel_read_fd);
     fd_close(s->cancel_write_fd);
+    fd_close(s->next_fd);
     free(s->box);
     free(s->exec_id);
     free(s);

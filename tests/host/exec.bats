@@ -198,6 +198,24 @@ PY
     bellhop kill --tree -s KILL one loop
 }
 
+@test "a second signal ends a command's caller also while the guest agent hangs" {
+    local agent pid status=0
+
+    export BELLHOP_ANSWER_TIMEOUT=10m
+    agent=$(jq -r .pid "$BELLHOP_STATE_DIR/boxes/$(bellhop status one --json | jq -r .id)/run.json")
+    bash -c 'exec "$@"' - "$BELLHOP" exec one -c 'echo begun; sleep 600' >"$BOX_TMP/out" 2>"$BOX_TMP/err" 3>&- &
+    pid=$!
+    wait_for 10 grep -q begun "$BOX_TMP/out"
+    kill -STOP "$agent"
+    # One that comes before the last was delivered is lost.
+    signal_it() { kill -TERM "$pid" 2>/dev/null; is_gone "$pid"; }
+    wait_for 60 signal_it || status=1
+    kill -CONT "$agent"
+    [ "$status" -eq 0 ]
+    wait "$pid" || status=$?
+    [ "$status" -eq 130 ]
+}
+
 @test "output over connections that break is whole and comes once" {
     break_after 100000 0
     bellhop exec one -c 'seq 1 100000; seq 1 30000 >&2' >"$BOX_TMP/out" 2>"$BOX_TMP/err"

@@ -28,6 +28,7 @@
 #define CONTROL_POLL_MS 20
 #define MONITOR_LOG_TAIL 600
 #define MONITOR_KNOWN_MS 5000
+#define MONITOR_WHY_MS 2000 /* after the time of a start: the provider says why it took so long */
 #define MONITOR_EXIT_MS 300 /* after its answer to "stop" */
 
 /* ---- requests ---- */
@@ -344,8 +345,8 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     if (r < 0)
         return r;
     (void)http_load(NULL); /* while the monitor works: the caller has requests next */
-    r = wait_ready(ctx, ready, log_path, log_begin > 0 ? (size_t)log_begin : 0, deadline_mono_ms,
-                   e);
+    r = wait_ready(ctx, ready, log_path, log_begin > 0 ? (size_t)log_begin : 0,
+                   deadline_mono_ms + MONITOR_WHY_MS, e);
     if (r == -ERR_EXISTS && e && str_eq(e->field, "monitor"))
         return wait_for_other(ctx, box_id, deadline_mono_ms, e);
     if (r == -ERR_CANCELED || r == -ERR_DEADLINE)
