@@ -9,126 +9,14 @@
 
 bats_require_minimum_version 1.5.0
 load ../lib/box
+load ../lib/faulty_engine
 
 TOP=$BATS_TEST_DIRNAME/../..
 
-setup_file()
-{
-    [ "$(id -u)" -eq 0 ] || skip "a container engine needs root"
-    export ENGINES=$BATS_FILE_TMPDIR/engines
-    . "$TOP/tests/lib/engines.sh"
-    start_dockerd
-    set_up_podman
-    start_podman_service
-    unset DOCKER_HOST
-    "$BELLHOP_BUILD/bellhop" image build "$TOP/tests/lib/image" --form oci >/dev/null
-}
-
-teardown_file()
-{
-    [ -d "${ENGINES:-}" ] || return 0
-    . "$TOP/tests/lib/engines.sh"
-    export DOCKER_HOST=unix://$ENGINES/docker/sock
-    stop_engines
-}
-
-setup()
-{
-    box_setup
-    mkdir -m 0700 "$BELLHOP_STATE_DIR"
-    # A test that failed may have left it dead.
-    curl -sf -o /dev/null --unix-socket "$ENGINES/docker/sock" http://engine/_ping || daemon_does restart_dockerd
-    export BELLHOP_PROVIDER_TIMEOUT=20s
-}
-
-teardown()
-{
-    local left
-
-    mend
-    remove_with_snapshots
-    bellhop gc >/dev/null 2>&1 || true
-    left=$(engine_traces)
-    [ -z "${PROXY:-}" ] || end_now "$PROXY"
-    box_teardown
-    [ -z "$left" ] || fail "left in the engine: $left"
-}
-
-# behind_proxy docker|podman: the commands of this test reach the engine through a proxy.
-behind_proxy()
-{
-    ENGINE=$ENGINES/$1/sock
-    ENGINE_NAME=$1
-    SOCKET=$BOX_TMP/proxy
-    python3 "$TOP/tests/lib/engine_proxy.py" "$SOCKET" "$ENGINE" "$BOX_TMP/fault" >"$BOX_TMP/ready" 3>&- 4>&- &
-    PROXY=$!
-    wait_for 10 grep -q ready "$BOX_TMP/ready"
-    export DOCKER_HOST=unix://$SOCKET
-}
-
-# broken FAULT REGEX [TIMES [NTH]]: by default the first request alone goes wrong. mend: none does.
-broken()
-{
-    jq -n --arg fault "$1" --arg match "$2" --argjson times "${3:-1}" --argjson nth "${4:-1}" \
-        '{fault: $fault, match: $match, times: $times, nth: $nth}' >"$BOX_TMP/fault.new"
-    rm -f "$SOCKET.hits"
-    mv "$BOX_TMP/fault.new" "$BOX_TMP/fault"
-}
-
-# says REGEX FROM TO: the engine's answers have another text.
-says()
-{
-    jq -n --arg match "$1" --arg from "$2" --arg to "$3" '{fault: "set", match: $match, from: $from, to: $to}' \
-        >"$BOX_TMP/fault.new"
-    mv "$BOX_TMP/fault.new" "$BOX_TMP/fault"
-}
-
-mend() { rm -f "$BOX_TMP/fault"; }
-is_hit() { [ -s "$SOCKET.hits" ]; }
-
-api() # METHOD PATH [CURL_OPTION...]
-{
-    curl -sf --max-time 60 --unix-socket "$ENGINE" -X "$1" "http://engine/v1.41$2" "${@:3}"
-}
-
-# Containers, images, volumes and networks with the mark of this test's state directory.
-engine_traces()
-{
-    local kind filter
-
-    [ -n "${ENGINE:-}" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
-    filter=$(jq -rn --arg mark "dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")" '{"label": [$mark]} | tojson | @uri')
-    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
-        api GET "/${kind}filters=$filter" | jq -r --arg kind "$kind" '.[] | "\($kind) \(.Id)"'
-    done
-    api GET "/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
-}
-
-left_nothing()
-{
-    [ -z "$(bellhop ls -q)" ] || fail "$1: left: $(bellhop ls)"
-    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ] || fail "$1: a directory is left"
-    [ -z "$(engine_traces)" ] || fail "$1: left in the engine: $(engine_traces)"
-}
-
-is_nothing_left() { bellhop gc >/dev/null && (left_nothing here) 2>/dev/null; }
-
-up() # [OPTION...]
-{
-    bellhop up --name one --provider docker --agent none --empty --json "$@"
-}
-
-make_box() # [OPTION...]
-{
-    up "$@" >"$BOX_TMP/up" 2>"$BOX_TMP/up.err" || fail "$(cat "$BOX_TMP/up" "$BOX_TMP/up.err")"
-    ID=$(info .id)
-    BOX_IDS+=("$ID")
-    CONTAINER=bellhop-$ID
-}
-
-info() { bellhop status one --json | jq -r "$1"; }
-is_state() { [ "$(info .state)" = "$1" ]; }
-engine_state() { api GET "/containers/$CONTAINER/json" | jq -r .State.Status; }
+setup_file() { faulty_setup_file; }
+teardown_file() { faulty_teardown_file; }
+setup() { faulty_setup; }
+teardown() { faulty_teardown; }
 
 # typed WHAT: the output of `run` is an error with a code that says whose fault it is, in plain text.
 typed()
@@ -284,15 +172,6 @@ stand_again()
 }
 
 # ---- an engine that dies ----
-
-daemon_does() # engines.sh's FUNCTION [OPTION]
-{
-    (
-        . "$TOP/tests/lib/engines.sh"
-        export DOCKER_HOST=unix://$ENGINES/docker/sock DOCKERD_OPTIONS=${2:-}
-        "$1"
-    )
-}
 
 monitor_faults() { bellhop events one --json | jq '[.events[] | select(.kind == "fault" and .actor == "monitor")] | length'; }
 has_monitor_fault() { [ "$(monitor_faults)" -ge 1 ]; }
@@ -493,4 +372,48 @@ image_id() { api GET "/containers/$CONTAINER/json" | jq -r .Image; }
     [ -z "$(engine_traces)" ]
     DOCKER_HOST=unix://$ENGINE stop_engines
     ENGINE=
+}
+
+n_loads() { grep -c '^POST /images/load' "$SOCKET.log" || true; }
+
+@test "an image that the engine lacks is loaded once, however many boxes are made of it" {
+    local engine image
+
+    for engine in docker podman; do
+        [ -z "${PROXY:-}" ] || end_now "$PROXY"
+        rm -f "$BOX_TMP"/proxy*
+        behind_proxy "$engine"
+        make_box
+        image=$(image_id)
+        bellhop rm one
+        api DELETE "/images/${image#sha256:}?force=1" >/dev/null
+        rm "$SOCKET.log"
+        make_box
+        [ "$(n_loads)" -eq 1 ]
+        bellhop up --name two --provider docker --agent none --empty >/dev/null 2>&1
+        bellhop rm one
+        bellhop rm two
+        make_box
+        [ "$(n_loads)" -eq 1 ]
+        bellhop rm one
+    done
+}
+
+@test "status repeats what the engine says of itself, also if that is not so" {
+    behind_proxy docker
+    make_box
+    says '^GET /info' '"CgroupVersion":"1"' '"CgroupVersion":"2"'
+    [ "$(info .enforced.engine.cgroup_version)" = 2 ]
+    says '^GET /info' 'name=seccomp,profile=default' 'name=rootless'
+    jq -e '.rootless and .user_namespace and (.security_options | index("name=rootless"))' <<<"$(info .enforced.engine)"
+    says '^GET /info' '"DefaultRuntime":"runc"' '"DefaultRuntime":"other"'
+    [ "$(info .enforced.engine.default_runtime)" = other ]
+    mend
+    [ "$(info .enforced.engine.default_runtime)" = runc ]
+    bellhop rm one
+}
+
+# The last one.
+@test "no container, image, volume or network with our label is more than before these tests" {
+    counts_are_as_before
 }

@@ -87,6 +87,15 @@ case_strictest()
     up one --runtime auto
     [ "$(bellhop status one --json | jq -r .options.runtime)" = runc ]
     bellhop rm one
+    # Podman lists runtimes that are not installed, and takes none from a request.
+    use_engine podman
+    run -4 bellhop up --name one --provider docker --agent none --empty --runtime runsc --json
+    [[ "$output" == *'"field":"runtime"'* && "$output" == *"of its own configuration, 'runc'"* ]] || fail "$output"
+    [ -z "$(bellhop ls -q)" ]
+    up one --runtime auto
+    [ "$(bellhop status one --json | jq -r .enforced.isolation.runtime)" = runc ]
+    bellhop rm one
+    use_engine docker
     run -2 bellhop up --name one --provider docker --agent none --empty --runtime 'a b' --json
     [[ "$output" == *'"field":"runtime"'* ]]
 }
@@ -214,6 +223,131 @@ case_snapshot_image()
 
 @test "the image of a snapshot goes with the snapshot, or with the last box that has it" {
     each_engine case_snapshot_image
+}
+
+snapshot_images() { api GET '/images/json?all=1' | jq '[.[] | select(.RepoTags // [] | any(contains("bellhop-snapshot")))] | length'; }
+
+case_fork_image()
+{
+    up one
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop fork one two >/dev/null 2>&1
+    [ "$(bellhop exec two -- cat file)" = kept ]
+    # In a dry run nothing is removed, also once nothing has the image.
+    bellhop stop two
+    api DELETE "/containers/$(container_of two)?force=1"
+    bellhop gc --dry-run
+    [ "$(snapshot_images)" -eq 1 ]
+    bellhop gc
+    [ "$(snapshot_images)" -eq 0 ]
+    bellhop rm two || true
+    bellhop fork one three >/dev/null 2>&1
+    bellhop rm three
+    [ "$(snapshot_images)" -eq 0 ]
+    bellhop rm one
+}
+
+@test "the image of a fork goes with its box, or with gc, which removes nothing in a dry run" {
+    each_engine case_fork_image
+}
+
+# It inherits the labels of the box that the snapshot is of.
+case_inherited()
+{
+    local image id
+
+    up one
+    bellhop snapshot one --name s
+    bellhop rm one
+    image=bellhop-snapshot:$(bellhop snapshots ls --json | jq -r '.snapshots[0].id')
+    id=$(jq -n --arg image "$image" '{Image: $image, Entrypoint: ["sleep", "600"]}' |
+        api POST "/containers/create?name=someones" -d @- | jq -r .Id)
+    [ "$(api GET "/containers/$id/json" | jq -r '.Config.Labels["dev.bellhop.name"]')" = one ]
+    bellhop gc
+    [ "$(api GET "/containers/someones/json" | jq -r .Id)" = "$id" ]
+    api DELETE "/containers/$id?force=1"
+    bellhop snapshots rm s
+}
+
+@test "gc leaves alone a container that somebody made of a snapshot's image" {
+    each_engine case_inherited
+}
+
+is_ended() { bellhop status one --json | jq -e '.state == "stopped" and (.cause | length > 0)' >/dev/null; }
+
+case_restarted()
+{
+    local name
+
+    up one
+    name=$(container_of one)
+    bellhop exec one -- sh -c 'echo kept >file'
+    api POST "/containers/$name/restart?t=5"
+    wait_until 30 is_ended
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    bellhop stop one
+    # One that is stopped and that somebody starts stays so.
+    api POST "/containers/$name/start"
+    [ "$(bellhop status one --json | jq -r .state)" = stopped ]
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(bellhop status one --json | jq -r .state)" = running ]
+    bellhop rm one
+}
+
+@test "a container that somebody starts again is a box that has ended, and the next command begins its own run" {
+    each_engine case_restarted
+}
+
+# Between the attach and the start: the engine closes the standard input for the next start, too.
+attach_and_vanish()
+{
+    python3 - "${DOCKER_HOST#unix://}" "$1" <<'P'
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(f"POST /v1.41/containers/{sys.argv[2]}/attach?stream=1&stdin=1 HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\n"
+          "Upgrade: tcp\r\nContent-Length: 0\r\n\r\n".encode())
+assert b" 101 " in s.recv(4096)
+P
+}
+
+case_killed_start()
+{
+    local name round
+
+    up one
+    name=$(container_of one)
+    for round in 1 2 3 4 5 6 7 8; do
+        bellhop stop one
+        attach_and_vanish "$name"
+        [ $((round % 2)) -eq 0 ] || attach_and_vanish "$name"
+        bellhop start one
+        [ "$(bellhop exec one -- echo "$round")" = "$round" ]
+    done
+    bellhop rm one
+}
+
+@test "a start that follows one that was killed after its attach begins the run anew" {
+    each_engine case_killed_start
+}
+
+case_info()
+{
+    up one
+    bellhop status one --json | jq .enforced.engine >"$BOX_TMP/engine"
+    api GET /info >"$BOX_TMP/info"
+    jq -e --slurpfile info "$BOX_TMP/info" '$info[0] as $i | .name == $i.Name and .version == $i.ServerVersion and
+        .default_runtime == $i.DefaultRuntime and .security_options == $i.SecurityOptions and
+        (.runtimes | sort) == (if .kind == "podman" then [$i.DefaultRuntime] else $i.Runtimes | keys | sort end) and
+        .cgroup_version == ($i.CgroupVersion | tonumber) and
+        .rootless == ($i.SecurityOptions | any(contains("rootless"))) and
+        .user_namespace == ($i.SecurityOptions | any(contains("userns")))' "$BOX_TMP/engine" ||
+        fail "$(cat "$BOX_TMP/engine") $(jq -c '[.DefaultRuntime, .Runtimes, .SecurityOptions, .CgroupVersion]' "$BOX_TMP/info")"
+    bellhop rm one
+}
+
+@test "status says of an engine what the engine says of itself" {
+    each_engine case_info
 }
 
 @test "an option that an engine cannot honour is refused by name before anything is made" {

@@ -74,6 +74,10 @@ engine_used()
     [ "$(DOCKER_CERT_PATH=$BOX_TMP/mine engine_used)" = tls ]
     [ "$(engine_used)" != tls ]
     [[ "$(DOCKER_CERT_PATH=$BOX_TMP/absent engine_used)" == *"the engine's certificates: '$BOX_TMP/absent/ca.pem'"* ]]
+    # The address is stored with a box: a relative path would be from another directory later.
+    cd "$BOX_TMP"
+    [ "$(DOCKER_CERT_PATH=mine engine_used)" = tls ]
+    [[ "$(DOCKER_CERT_PATH=absent engine_used)" == *"the engine's certificates: '$BOX_TMP/absent/ca.pem'"* ]]
     cp -r "$BOX_TMP/mine" "$HOME/.docker"
     [ "$(DOCKER_TLS_VERIFY=1 engine_used)" = tls ]
     unset DOCKER_HOST

@@ -19,6 +19,8 @@ fault   500         answers with that status and a message as engines have it, a
         shape       answers JSON of another shape
         other       passes it on, and puts the container id of zeroes into the answer
         words       a refusal with control sequences
+        kill_before kills the process that sends it, and does not pass it on
+        kill_after  passes it on, and kills the process in place of the answer
         set         passes it on, and replaces in the answer's body: "from" and "to" are texts
 
 LISTEN.log gets a line "METHOD PATH" for each request, LISTEN.hits one for each that went wrong, before it does.
@@ -28,7 +30,9 @@ The numbers count from the last change of CONTROL.
 import json
 import os
 import re
+import signal
 import socket
+import struct
 import sys
 import threading
 
@@ -185,6 +189,12 @@ def change_answer(head, reader, client, fault):
     answer(client, head.split(b"\r\n")[0].split(b" ", 1)[1], body)
 
 
+def kill_peer(client):
+    """The process that connected."""
+    pid = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    os.kill(pid, signal.SIGKILL)
+
+
 def serve_request(client, reader):
     """False: the connection ends."""
     head = reader.until(b"\r\n\r\n")
@@ -195,7 +205,10 @@ def serve_request(client, reader):
     kind = fault["fault"] if fault else None
     if fault:
         note(".hits", f"{kind} {line}")
-    if fault and kind not in ("lost", "other", "set"):
+    if kind == "kill_before":
+        kill_peer(client)
+        return False
+    if fault and kind not in ("lost", "other", "set", "kill_after"):
         # A client that sends its body still reads the answer.
         if kind not in ("cut", "hang"):
             pass_body(head, reader, lambda piece: None)
@@ -209,7 +222,9 @@ def serve_request(client, reader):
         reply = back.until(b"\r\n\r\n")
         while reply.split(b" ")[1] == b"100":
             reply = back.until(b"\r\n\r\n")
-        if kind == "lost":
+        if kind == "kill_after":
+            kill_peer(client)
+        if kind in ("lost", "kill_after"):
             return False
         if fault:
             change_answer(reply, back, client, fault)

@@ -324,6 +324,15 @@ static bool is_kept(void *arg, const char *id)
     return true;
 }
 
+/* A store that knows the box had its snapshots, too: their rows come first and go last. */
+static bool is_snapshot_lost(void *arg, const char *box, const char *snapshot)
+{
+    struct gc *gc = arg;
+
+    return find_owner(gc, box) != WHOSE_STRANGER &&
+           store_has_snapshot(gc->ctx->store, snapshot, NULL) == 0;
+}
+
 /* The processes of one are reported by gc_report_foreign(). */
 static void report_stranger(struct gc *gc, const char *path)
 {
@@ -417,7 +426,7 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
         if (r < 0)
             note_failure(gc, p->name, r, e);
         if (!gc->dry_run && p->forget_rest)
-            p->forget_rest(gc->ctx);
+            p->forget_rest(gc->ctx, &(struct provider_lost){is_snapshot_lost, relay_line, gc});
     }
     drop_leftover_dirs(gc);
     r = gc_report_foreign(&(struct gc_foreign){.ctx = gc->ctx, .report = relay_line, .arg = gc}, e);

@@ -68,6 +68,13 @@ struct provider_capture {
     uint64_t n_devices;        /* left out */
 };
 
+/* Is the snapshot of that box, by their ids, one that the store had, and has no more? */
+struct provider_lost {
+    bool (*is_lost)(void *arg, const char *box, const char *snapshot);
+    void (*report)(void *arg, const char *line);
+    void *arg;
+};
+
 struct provider_facts {
     bool usable;
     char runtime[32]; /* the runtime that passed */
@@ -189,10 +196,11 @@ struct provider {
     int (*has_restored)(struct provider_box *b, const char *tag, struct err *e);
     /* Or NULL: removes what a capture() under that id that failed or died has left elsewhere than in layers. */
     int (*drop_capture)(struct provider_box *b, const char *id, struct err *e);
-    /* Or NULL: removes what capture() keeps elsewhere than in layers, by its `disk`, now or in forget_rest(), which gc
-     * calls. */
+    /* Or NULL: removes what capture() keeps elsewhere than in layers, by its `disk`, now or in forget_rest(). */
     int (*forget)(struct bh_ctx *ctx, const json_t *disk, struct err *e);
-    void (*forget_rest)(struct bh_ctx *ctx);
+    /* Or NULL: gc, unless in a dry run. Removes what forget() and drop_capture() could not, and, of a capture whose
+     * command was killed, what the store says is lost. */
+    void (*forget_rest)(struct bh_ctx *ctx, const struct provider_lost *lost);
     /*
      * A connected stream socket to the guest agent, which the caller owns: of a provider whose boxes
      * do not see <dir>/run. Called by the threads of the monitor, for a box that runs. It must lead to

@@ -304,6 +304,25 @@ static void note_gone(const char *name, const char *url)
     write_text(path, url);
 }
 
+static bool is_bb_lost(void *arg, const char *box, const char *snapshot)
+{
+    T_STR(box, BOX);
+    return *(bool *)arg && strcmp(snapshot, "00000000000000bb") == 0;
+}
+
+static void say_nothing(void *arg, const char *line)
+{
+    (void)arg;
+    (void)line;
+}
+
+/* is_bb_lost: the store has no such snapshot. */
+static void forget_rest(struct stage *s, bool is_lost)
+{
+    provider_docker.forget_rest(&s->ctx,
+                                &(struct provider_lost){is_bb_lost, say_nothing, &is_lost});
+}
+
 TEST(a_sweep_removes_no_image_and_gc_removes_those_that_are_noted)
 {
     struct fake_rule rules[] = {{"GET /containers/json", 200, "[]", 0, NULL},
@@ -315,7 +334,7 @@ TEST(a_sweep_removes_no_image_and_gc_removes_those_that_are_noted)
     note_gone(ID, s.spec.engine);
     T_INT(provider_docker.sweep(&s.ctx, keeps_all, NULL, NULL, NULL, NULL), 0);
     T_INT(fake_count("DELETE /"), 0);
-    provider_docker.forget_rest(&s.ctx);
+    forget_rest(&s, false);
     T_INT(fake_count("DELETE /images/sha256:" ID), 1);
     T_OK(access("docker-gone/" ID, F_OK) < 0);
     stage_done(&s);
@@ -331,11 +350,37 @@ TEST(an_image_of_a_commit_that_comes_late_is_removed_later)
 
     stage_init(&s, rules);
     T_INT(provider_docker.drop_capture(&s.box, "00000000000000bb", NULL), 0);
-    provider_docker.forget_rest(&s.ctx);
+    forget_rest(&s, false);
     T_OK(access("docker-gone/00000000000000bb", F_OK) == 0);
-    provider_docker.forget_rest(&s.ctx);
+    forget_rest(&s, false);
     T_INT(fake_count("DELETE /images/"), 3);
     T_OK(access("docker-gone/00000000000000bb", F_OK) < 0);
+    stage_done(&s);
+}
+
+#define IMAGE(tag_) "{\"Id\":\"sha256:" ID "\",\"RepoTags\":[\"" tag_ "\"]," LABELS "}"
+
+/* Its command was killed before it noted anything. */
+TEST(the_image_of_a_snapshot_that_the_store_had_is_removed_by_its_name)
+{
+    struct fake_rule rules
+        [] = {{"GET /images/json", 200,
+               "[" IMAGE("localhost/bellhop-snapshot:00000000000000bb") "," IMAGE("bellhop-"
+                                                                                  "snapshot:"
+                                                                                  "00000000000000c"
+                                                                                  "c") "," IMAGE(
+                   "mine:00000000000000bb") "," IMAGE("other/bellhop-snapshot:00000000000000bb") "]",
+               0, NULL},
+              {"DELETE /images/", 200, "[]", 0, NULL},
+              {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    forget_rest(&s, false);
+    T_INT(fake_count("DELETE "), 0);
+    forget_rest(&s, true);
+    T_INT(fake_count("DELETE /images/bellhop-snapshot:00000000000000bb"), 1);
+    T_INT(fake_count("DELETE "), 1);
     stage_done(&s);
 }
 

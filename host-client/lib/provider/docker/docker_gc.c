@@ -66,7 +66,8 @@ static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
 }
 
 /* The filter is the engine's; the label is compared again all the same. */
-static int sweep_containers(struct docker_sweep *s, const char *mark, struct err *e)
+static int list_marked(struct engine *d, const char *kind, const char *mark, json_t **ret,
+                       struct err *e)
 {
     char label[96];
     _cleanup_free_ char *filter = NULL;
@@ -79,36 +80,59 @@ static int sweep_containers(struct docker_sweep *s, const char *mark, struct err
     filter = engine_encode_take(json_pack("{s:[s]}", "label", label));
     if (!filter)
         return err_oom(e);
-    r = engine_get(s->engine, &list, e, "/containers/json?all=1&filters=%s", filter);
+    r = engine_get(d, &list, e, "/%s/json?all=1&filters=%s", kind, filter);
     if (r == 0 && !json_is_array(list))
-        r = docker_answer_is_strange(e, "list of containers");
+        r = docker_answer_is_strange(e, "list");
+    if (r < 0)
+        return r;
+    *ret = json_array();
     json_array_foreach (list, i, row)
-        if (r == 0 && str_eq(json_string_value(json_object_get(json_object_get(row, "Labels"),
-                                                               DOCKER_LABEL_STORE)),
-                             mark))
+        if (str_eq(json_string_value(
+                       json_object_get(json_object_get(row, "Labels"), DOCKER_LABEL_STORE)),
+                   mark))
+            (void)json_array_append(*ret, row);
+    return 0;
+}
+
+static int sweep_containers(struct docker_sweep *s, const char *mark, struct err *e)
+{
+    _cleanup_json_ json_t *list = NULL;
+    json_t *row;
+    size_t i;
+    int r = list_marked(s->engine, "containers", mark, &list, e);
+
+    json_array_foreach (list, i, row)
+        if (r == 0)
             r = sweep_container(s, row, e);
     return r;
 }
 
-/* A machine without an engine has nothing of ours in one. */
-int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-                 void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
+/* The engine in force and the mark of the store. 0: a machine without an engine has nothing of ours in one. */
+static int open_swept(struct bh_ctx *ctx, int64_t deadline_mono_ms, struct engine **ret,
+                      char mark[STORE_MARK_BYTES], struct err *e)
 {
-    _cleanup_engine_ struct engine *d = NULL;
-    struct docker_sweep s = {NULL, is_kept, arg, report, report_arg};
     _cleanup_free_ char *url = NULL, *mark_path = path_join(ctx->state_dir, "mark");
-    char mark[STORE_MARK_BYTES];
     int r;
 
     if (!mark_path)
         return err_oom(e);
     if (access(mark_path, F_OK) < 0 || engine_choose(ctx, &url, NULL) < 0)
         return 0;
-    r = engine_open(ctx, url, clock_mono_ms() + PROVIDER_MS, &d, e);
+    r = engine_open(ctx, url, deadline_mono_ms, ret, e);
     if (r == 0)
         r = store_mark(ctx, mark, e);
-    s.engine = d;
-    return r < 0 ? r : sweep_containers(&s, mark, e);
+    return r < 0 ? r : 1;
+}
+
+int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
+                 void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    char mark[STORE_MARK_BYTES];
+    int r = open_swept(ctx, clock_mono_ms() + PROVIDER_MS, &d, mark, e);
+    struct docker_sweep s = {d, is_kept, arg, report, report_arg};
+
+    return r == 1 ? sweep_containers(&s, mark, e) : r;
 }
 
 /* ---- images of snapshots ---- */
@@ -254,7 +278,7 @@ void docker_retry_forget(struct bh_ctx *ctx, struct engine *d, const char *url)
         retry_names(dir, d, json_object_get(notes, url));
 }
 
-void docker_forget_rest(struct bh_ctx *ctx)
+static void forget_noted(struct bh_ctx *ctx)
 {
     _cleanup_free_ char *dir = path_join(ctx->state_dir, GONE_DIR);
     _cleanup_json_ json_t *notes = dir ? read_notes(dir) : NULL;
@@ -269,4 +293,55 @@ void docker_forget_rest(struct bh_ctx *ctx)
             engine_open(ctx, url, clock_mono_ms() + RETRY_MS, &d, NULL) == 0)
             retry_names(dir, d, names);
     }
+}
+
+/* The snapshot's id of its image; NULL: it is none of ours. An image that somebody made of one has its labels, and another
+ * name. Podman puts a registry before ours. */
+static const char *snapshot_of(json_t *row)
+{
+    static const char *const starts[] = {DOCKER_SNAPSHOT_REPO ":",
+                                         "localhost/" DOCKER_SNAPSHOT_REPO ":",
+                                         "docker.io/library/" DOCKER_SNAPSHOT_REPO ":"};
+    json_t *tags = json_object_get(row, "RepoTags"), *v;
+    size_t i;
+
+    json_array_foreach (tags, i, v) {
+        const char *tag = json_string_value(v);
+
+        for (size_t k = 0; tag && k < N_ELEMENTS(starts); k++)
+            if (str_has_prefix(tag, starts[k]) && ctx_is_box_id(tag + strlen(starts[k])))
+                return tag + strlen(starts[k]);
+    }
+    return NULL;
+}
+
+static void forget_lost(struct bh_ctx *ctx, const struct provider_lost *lost)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    _cleanup_json_ json_t *list = NULL;
+    char mark[STORE_MARK_BYTES], line[120];
+    json_t *row;
+    size_t i;
+
+    if (open_swept(ctx, clock_mono_ms() + RETRY_ALL_MS, &d, mark, NULL) != 1 ||
+        list_marked(d, "images", mark, &list, NULL) < 0)
+        return;
+    json_array_foreach (list, i, row) {
+        const char *box =
+            json_string_value(json_object_get(json_object_get(row, "Labels"), DOCKER_LABEL_BOX));
+        const char *id = snapshot_of(row);
+
+        if (!box || !id || !ctx_is_box_id(box) || !lost->is_lost(lost->arg, box, id) ||
+            remove_image(d, id, NULL) != IMAGE_REMOVED)
+            continue;
+        (void)snprintf(line, sizeof(line),
+                       "removed the image of the snapshot '%.16s', which is gone", id);
+        lost->report(lost->arg, line);
+    }
+}
+
+void docker_forget_rest(struct bh_ctx *ctx, const struct provider_lost *lost)
+{
+    forget_noted(ctx);
+    forget_lost(ctx, lost);
 }

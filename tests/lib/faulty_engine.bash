@@ -1,0 +1,156 @@
+# faulty_engine.bash: Docker and Podman behind tests/lib/engine_proxy.py, for bats files about their faults. After box.bash:
+#
+#   TOP=the top of the tree; load ../lib/faulty_engine
+#   setup_file() { faulty_setup_file; }; teardown_file() { faulty_teardown_file; }
+#   setup() { faulty_setup; }; teardown() { faulty_teardown; }
+
+faulty_setup_file()
+{
+    [ "$(id -u)" -eq 0 ] || skip "a container engine needs root"
+    export ENGINES=$BATS_FILE_TMPDIR/engines
+    . "$TOP/tests/lib/engines.sh"
+    start_dockerd
+    set_up_podman
+    start_podman_service
+    unset DOCKER_HOST
+    all_labelled docker >"$BATS_FILE_TMPDIR/before.docker"
+    all_labelled podman >"$BATS_FILE_TMPDIR/before.podman"
+    "$BELLHOP_BUILD/bellhop" image build "$TOP/tests/lib/image" --form oci >/dev/null
+}
+
+faulty_teardown_file()
+{
+    [ -d "${ENGINES:-}" ] || return 0
+    . "$TOP/tests/lib/engines.sh"
+    export DOCKER_HOST=unix://$ENGINES/docker/sock
+    stop_engines
+}
+
+faulty_setup()
+{
+    box_setup
+    mkdir -m 0700 "$BELLHOP_STATE_DIR"
+    # A test that failed may have left it dead.
+    curl -sf -o /dev/null --unix-socket "$ENGINES/docker/sock" http://engine/_ping || daemon_does restart_dockerd
+    export BELLHOP_PROVIDER_TIMEOUT=20s
+}
+
+faulty_teardown()
+{
+    local left
+
+    mend
+    remove_with_snapshots
+    bellhop gc >/dev/null 2>&1 || true
+    left=$(engine_traces)
+    [ -z "${PROXY:-}" ] || end_now "$PROXY"
+    box_teardown
+    [ -z "$left" ] || fail "left in the engine: $left"
+}
+
+# all_labelled docker|podman: containers, images and networks with a label of ours, and all volumes: we label none.
+all_labelled()
+{
+    local kind filter
+
+    filter=$(jq -rn '{"label": ["dev.bellhop.store"]} | tojson | @uri')
+    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
+        curl -sf --unix-socket "$ENGINES/$1/sock" "http://engine/v1.41/${kind}filters=$filter" | jq -r --arg kind "$kind" '.[] | "\($kind) \(.Id)"'
+    done
+    curl -sf --unix-socket "$ENGINES/$1/sock" "http://engine/v1.41/volumes" | jq -r '.Volumes[]?.Name'
+}
+
+# For the last test of a file.
+counts_are_as_before()
+{
+    local engine
+
+    for engine in docker podman; do
+        all_labelled "$engine" | diff "$BATS_FILE_TMPDIR/before.$engine" - || fail "left in $engine"
+    done
+}
+
+daemon_does() # engines.sh's FUNCTION [OPTION]
+{
+    (
+        . "$TOP/tests/lib/engines.sh"
+        export DOCKER_HOST=unix://$ENGINES/docker/sock DOCKERD_OPTIONS=${2:-}
+        "$1"
+    )
+}
+
+# behind_proxy docker|podman: the commands of this test reach the engine through a proxy.
+behind_proxy()
+{
+    ENGINE=$ENGINES/$1/sock
+    ENGINE_NAME=$1
+    SOCKET=$BOX_TMP/proxy
+    python3 "$TOP/tests/lib/engine_proxy.py" "$SOCKET" "$ENGINE" "$BOX_TMP/fault" >"$BOX_TMP/ready" 3>&- 4>&- &
+    PROXY=$!
+    wait_for 10 grep -q ready "$BOX_TMP/ready"
+    export DOCKER_HOST=unix://$SOCKET
+}
+
+# broken FAULT REGEX [TIMES [NTH]]: by default the first request alone goes wrong. mend: none does.
+broken()
+{
+    jq -n --arg fault "$1" --arg match "$2" --argjson times "${3:-1}" --argjson nth "${4:-1}" \
+        '{fault: $fault, match: $match, times: $times, nth: $nth}' >"$BOX_TMP/fault.new"
+    rm -f "$SOCKET.hits"
+    mv "$BOX_TMP/fault.new" "$BOX_TMP/fault"
+}
+
+# says REGEX FROM TO: the engine's answers have another text.
+says()
+{
+    jq -n --arg match "$1" --arg from "$2" --arg to "$3" '{fault: "set", match: $match, from: $from, to: $to}' \
+        >"$BOX_TMP/fault.new"
+    mv "$BOX_TMP/fault.new" "$BOX_TMP/fault"
+}
+
+mend() { rm -f "$BOX_TMP/fault"; }
+is_hit() { [ -s "$SOCKET.hits" ]; }
+
+api() # METHOD PATH [CURL_OPTION...]
+{
+    curl -sf --max-time 60 --unix-socket "$ENGINE" -X "$1" "http://engine/v1.41$2" "${@:3}"
+}
+
+# Containers, images, volumes and networks with the mark of this test's state directory.
+engine_traces()
+{
+    local kind filter
+
+    [ -n "${ENGINE:-}" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
+    filter=$(jq -rn --arg mark "dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")" '{"label": [$mark]} | tojson | @uri')
+    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
+        api GET "/${kind}filters=$filter" | jq -r --arg kind "$kind" '.[] | "\($kind) \(.Id)"'
+    done
+    api GET "/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
+}
+
+left_nothing()
+{
+    [ -z "$(bellhop ls -q)" ] || fail "$1: left: $(bellhop ls)"
+    [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ] || fail "$1: a directory is left"
+    [ -z "$(engine_traces)" ] || fail "$1: left in the engine: $(engine_traces)"
+}
+
+is_nothing_left() { bellhop gc >/dev/null && (left_nothing here) 2>/dev/null; }
+
+up() # [OPTION...]
+{
+    bellhop up --name one --provider docker --agent none --empty --json "$@"
+}
+
+make_box() # [OPTION...]
+{
+    up "$@" >"$BOX_TMP/up" 2>"$BOX_TMP/up.err" || fail "$(cat "$BOX_TMP/up" "$BOX_TMP/up.err")"
+    ID=$(info .id)
+    BOX_IDS+=("$ID")
+    CONTAINER=bellhop-$ID
+}
+
+info() { bellhop status one --json | jq -r "$1"; }
+is_state() { [ "$(info .state)" = "$1" ]; }
+engine_state() { api GET "/containers/$CONTAINER/json" | jq -r .State.Status; }
