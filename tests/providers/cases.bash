@@ -202,6 +202,16 @@ can_pause()
     return 1
 }
 
+# snapshot NAME: of the box; an engine that cannot freeze refuses it by name while the box runs.
+snapshot()
+{
+    run bellhop snapshot one --name "$1" --json
+    [ "$status" -ne 0 ] || return 0
+    [[ "$engine" == rootless_* ]] && is_state running || fail "$PROVIDER: $output"
+    is_named snapshot
+    [ "$(bellhop snapshots ls --json | jq '.snapshots | length')" -eq 0 ]
+}
+
 case_limits()
 {
     local row option value key shown breach
@@ -355,7 +365,8 @@ case_at_once()
     "$BELLHOP" stop one >/dev/null 2>&1 3>&- &
     at_once start one
     wait $! || true
-    [ "$(drive find "$ID")" = "$(state)" ]
+    [ "$(drive find "$ID")" = "$(state)" ] || fail "$PROVIDER: $(drive find "$ID"), $(bellhop events one)
+$(cat "$BOX_TMP"/at-once.*)"
     at_once rm one
     [ "$DONE" -ge 1 ]
     [ -z "$(bellhop ls -q)" ]
@@ -376,7 +387,7 @@ case_snapshot()
         esac
         SEQ=$(bellhop events one --json | jq '.events[-1].seq')
         if claims snapshots; then
-            bellhop snapshot one --name "$state"
+            snapshot "$state"
         else
             engine_objects >"$BOX_TMP/before"
             run -9 bellhop snapshot one --name "$state" --json
@@ -458,6 +469,7 @@ case_from()
     if claims snapshots; then options=("${UP[@]}"); else options=(--provider oci); fi
     bellhop up --name source "${options[@]}" --agent none --empty >/dev/null 2>&1
     bellhop exec source -- sh -c 'echo of the snapshot >file'
+    bellhop stop source
     bellhop snapshot source --name s
     bellhop rm source
     if claims snapshots; then

@@ -159,6 +159,8 @@ struct provider {
      * NULL: the provider enforces a disk limit by itself, or has none. */
     const char *disk_dir;
 
+    /* The functions. Each is needed, unless its comment says otherwise. */
+
     /* Starts something and sees it run. `runtime` "" takes the first that works. */
     int (*probe)(struct bh_ctx *ctx, const char *runtime, struct provider_facts *ret,
                  struct err *e);

@@ -347,16 +347,11 @@ static int docker_check_pause(struct provider_box *b, enum provider_pause level,
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
-    struct docker_facts facts = {.has_freezer = true};
     int r = find_running(b, &d, &c, e);
 
     (void)level;
-    if (r == 0 && !docker_has_own_cgroup(&c))
-        r = docker_read_facts(d, &facts, e);
-    if (r == 0 && !facts.has_freezer)
-        r = err_field(e, ERR_UNIMPLEMENTED, "level",
-                      "the engine cannot pause a container: it has no control groups");
-    docker_facts_done(&facts);
+    if (r == 0)
+        r = docker_check_freezer(d, &c, "level", e);
     docker_container_done(&c);
     return r;
 }

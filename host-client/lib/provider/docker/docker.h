@@ -106,6 +106,9 @@ bool docker_is_own_run(const struct provider_box *b, const struct docker_contain
 int docker_await_agent(struct provider_box *b, struct engine *d, struct err *e);
 pid_t docker_own_pid(const struct docker_container *c);       /* on this machine; 0: elsewhere */
 bool docker_has_own_cgroup(const struct docker_container *c); /* false, too, if it is elsewhere */
+/* Refuses, about `field`, what needs that the engine pauses the container. */
+int docker_check_freezer(struct engine *d, const struct docker_container *c, const char *field,
+                         struct err *e);
 int docker_dial(struct provider_box *b, int *ret_fd, struct err *e);
 
 /* A relay_filter for the output of a command without a terminal: a byte for the stream, three of zero, the length in

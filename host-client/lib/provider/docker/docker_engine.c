@@ -171,6 +171,19 @@ int docker_kept_facts(const struct spec *spec, struct engine *d, struct docker_f
     return 0;
 }
 
+int docker_check_freezer(struct engine *d, const struct docker_container *c, const char *field,
+                         struct err *e)
+{
+    struct docker_facts facts = {.has_freezer = true};
+    int r = docker_has_own_cgroup(c) ? 0 : docker_read_facts(d, &facts, e);
+
+    if (r == 0 && !facts.has_freezer)
+        r = err_field(e, ERR_UNIMPLEMENTED, field,
+                      "the engine cannot pause a container: it has no control groups");
+    docker_facts_done(&facts);
+    return r;
+}
+
 void docker_facts_done(struct docker_facts *f)
 {
     json_decref(f->runtimes);

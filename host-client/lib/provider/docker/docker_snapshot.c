@@ -26,10 +26,12 @@ int docker_check_capture(struct provider_box *b, struct err *e)
                          "the box's root cannot be written: there is nothing to keep");
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
+    if (r == 0)
+        r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
+    else if (r > 0)
+        r = c.is_running && !c.is_paused ? docker_check_freezer(d, &c, "snapshot", e) : 0;
     docker_container_done(&c);
-    return r == 0  ? err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more")
-           : r < 0 ? r
-                   : 0;
+    return r;
 }
 
 const char *docker_image_hex(const char *image)
