@@ -67,7 +67,7 @@ int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct prov
 /* The first failure of a series is an event of the box. */
 static bool provider_says_ended(struct exit_watch *w)
 {
-    struct provider_run run;
+    struct provider_run run = {0};
     struct err e = {0};
     int64_t begun_ms = clock_mono_ms();
     int r = box_provider_look(w->box, &run, &e);
