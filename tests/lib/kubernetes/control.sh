@@ -107,7 +107,8 @@ control_start_rest()
     process_is_up controller-manager ||
         process_start controller-manager "$BIN/kube-controller-manager" --kubeconfig="$ADMIN" --leader-elect=false \
             --service-account-private-key-file="$PKI/service-accounts.key" --root-ca-file="$PKI/ca.crt" \
-            --bind-address=127.0.0.1 --secure-port=$((PORTS + 2)) --node-monitor-grace-period=12s --node-monitor-period=1s
+            --bind-address=127.0.0.1 --secure-port=$((PORTS + 2)) \
+            --node-monitor-grace-period=12s --node-monitor-period=1s
     process_is_up scheduler ||
         process_start scheduler "$BIN/kube-scheduler" --kubeconfig="$RUN/scheduler.kubeconfig" --leader-elect=false \
             --bind-address=127.0.0.1 --secure-port=$((PORTS + 3))
