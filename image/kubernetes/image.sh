@@ -1,6 +1,7 @@
 #!/bin/sh
-# image.sh [IMAGE...]: the image of the daemon in a cluster, bellhop/daemon:VERSION, as build/image/daemon.oci.tar. It knows
-# the boxes' images IMAGE (slim), which it builds in their OCI form; the cluster pulls those from its registry. Root.
+# image.sh [IMAGE...]: the image of the daemon in a cluster, bellhop/daemon:VERSION, as build/image/daemon.oci.tar. It
+# knows the boxes' images IMAGE (slim), which it builds in their OCI form; the cluster pulls those from its registry.
+# Root.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -43,8 +44,8 @@ install_programs()
         "$root/usr/local/share/zsh" "$root/usr/local/share/fish"
 }
 
-# install_image NAME: a box's image as the provider needs it: the manifest, and the note of the agent in it. Its bytes are
-# in the registry: an empty file stands for them.
+# install_image NAME: a box's image as the provider needs it: the manifest, and the note of the agent in it. Its bytes
+# are in the registry: an empty file stands for them.
 install_image()
 {
     "$bellhop" image build "$1" --form oci
@@ -91,7 +92,8 @@ manifest=$(blob "$tmp/manifest")
 # For `docker load` before version 25; it uses the same blobs.
 jq -c --arg tag "bellhop/daemon:$version" '
     def file: "blobs/sha256/" + .digest[7:];
-    [{Config: (.config | file), RepoTags: [$tag], Layers: [.layers[] | file]}]' "$(blob_of "$manifest")" >"$tmp/manifest.json"
+    [{Config: (.config | file), RepoTags: [$tag], Layers: [.layers[] | file]}]' \
+    "$(blob_of "$manifest")" >"$tmp/manifest.json"
 jq -c --argjson manifest "$manifest" --arg version "$version" '
     .manifests[0] += $manifest | .manifests[0].annotations = {"org.opencontainers.image.ref.name": $version,
         "io.containerd.image.name": ("docker.io/bellhop/daemon:" + $version)}' "$oci/index.json" >"$tmp/index.json"

@@ -26,6 +26,7 @@ teardown()
         [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true
         [ -z "$pid" ] || wait "$pid" 2>/dev/null || true
     done
+    daemon_stop
     box_teardown
 }
 
@@ -131,4 +132,38 @@ ended()
     kill "$(pgrep -P "$FIRST" | head -n 1)" # as the command in the container does it
     ended 0
     [ "$(holder)" = '' ]
+}
+
+# kill_monitor BOX: and its guard.
+kill_monitor()
+{
+    local dir monitor guard
+
+    dir=$BELLHOP_STATE_DIR/boxes/$(bellhop status "$1" --json | jq -r .id)
+    monitor=$(cut -d ' ' -f 1 "$dir/monitor.lock")
+    guard=$(sed 's/.*) //' "/proc/$monitor/stat" | cut -d ' ' -f 2)
+    end_now "$guard" "$monitor"
+}
+
+has_new_monitor() { [ "$(cut -d ' ' -f 1 "$1/monitor.lock")" != "$2" ]; }
+
+@test "a new leader starts the monitors of boxes that run, and marks those that have ended" {
+    local dir before pid
+
+    for name in runs ended; do
+        bellhop up --provider process --agent none --empty --name "$name" >/dev/null 2>&1
+    done
+    dir=$BELLHOP_STATE_DIR/boxes/$(bellhop status runs --json | jq -r .id)
+    pid=$(bellhop exec ended -- sh -c 'echo $PPID')
+    before=$(cut -d ' ' -f 1 "$dir/monitor.lock")
+    kill_monitor runs
+    kill_monitor ended
+    end_now "$pid"
+    daemon_start --take-over
+    wait_for 60 grep -q 'runs: its monitor is restarted' "$BOX_TMP/daemon.log"
+    wait_for 60 grep -q 'ended: had ended, marked as stopped' "$BOX_TMP/daemon.log"
+    wait_for 60 has_new_monitor "$dir" "$before"
+    [ "$(bellhop exec runs -- echo hello)" = hello ]
+    [ "$(bellhop status ended --json --daemon none | jq -r .state)" = stopped ]
+    daemon_stop
 }
