@@ -11,6 +11,10 @@
 
 source "${BASH_SOURCE[0]%/*}/wait.bash"
 CLUSTER=${BASH_SOURCE[0]%/*}/kubernetes/cluster.sh
+# box_setup changes HOME, where cluster.sh would look for the cache.
+if [ -z "${BELLHOP_KUBERNETES_CACHE:-}" ] && [ ! -d "${CLUSTER%/tests/*}/build/kubernetes" ]; then
+    export BELLHOP_KUBERNETES_CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/bellhop-kubernetes
+fi
 KUBERNETES_SLOT=${BELLHOP_KUBERNETES_SLOT:-0}
 KUBERNETES_LOCK=/run/lock/bellhop-kubernetes-$KUBERNETES_SLOT
 # The address of its API server.
