@@ -41,7 +41,7 @@ case $SLOT in
 esac
 RUN=$CACHE/run-$SLOT
 LOG=$CACHE/log-$SLOT
-# What the kernel has by name, and ports: SLOT's own.
+# Names in the kernel and ports are of the slot.
 PREFIX=bhk$SLOT
 PORTS=$((12379 + 100 * SLOT))
 
