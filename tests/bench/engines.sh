@@ -1,8 +1,8 @@
 #!/bin/sh
 # A box of an engine beside the engine's own commands, and beside oci, alternating in one run: create to the first
 # command, a command, pause and resume, a snapshot, 256 MB in and out by each way to the guest agent; then the memory of
-# a box's processes and the bytes of its disk. In a cluster, a bare Pod and kubectl are the peers. Each figure is that of
-# whole commands. The image is the same for all. Needs root and an image; without podman, or a cluster that is built
+# a box's processes and the bytes of its disk. In a cluster, a bare Pod and kubectl are the peers. Each figure is that
+# of whole commands. The image is the same for all. Needs root and an image; without podman, or a cluster that is built
 # (`make test-engines`; BELLHOP_KUBERNETES_SLOT), their rows are left out. Usage: tests/bench/engines.sh [ROUNDS [MB]]
 set -eu
 

@@ -38,7 +38,8 @@ setup()
     NETWORK=$!
     PIDS+=("$NETWORK")
     wait_until 10 is_network_up
-    nsenter --net="/proc/$NETWORK/ns/net" "$(readlink -f "$BELLHOP_BUILD/bellhopd")" --listen 0.0.0.0:4711 --auth=open --allow-host box \
+    nsenter --net="/proc/$NETWORK/ns/net" "$(readlink -f "$BELLHOP_BUILD/bellhopd")" \
+        --listen 0.0.0.0:4711 --auth=open --allow-host box \
         --workdir "$BOX_TMP" --max-connections 4000 --log error >"$BOX_TMP/agent.log" 2>&1 3>&- &
     PIDS+=("$!")
     : >"$BOX_TMP/api.log"

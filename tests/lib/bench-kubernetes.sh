@@ -124,8 +124,8 @@ kube_sizes()
         id=$(id_of "kube-$way")
         monitor=$(monitor_of "$id")
         agent=$("$bellhop" exec "kube-$way" -- sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1 KiB/p' /proc/1/status)
-        echo "box of Kubernetes, by $way: monitor $(rss_kib "$monitor") KiB resident ($(private_kib "$monitor") its own)," \
-            "guest agent $agent resident"
+        echo "box of Kubernetes, by $way: monitor $(rss_kib "$monitor") KiB resident" \
+            "($(private_kib "$monitor") its own), guest agent $agent resident"
         "$bellhop" rm "kube-$way" >/dev/null
     done
     KUBECONFIG=$kube_config

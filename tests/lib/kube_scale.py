@@ -2,7 +2,7 @@
 """kube_scale.py DAEMON_SOCKET DAEMON_PID CALLS N: makes N boxes by the daemon, one after the other, then removes them.
 
 CALLS has a line "METHOD PATH" for each call of the API server (engine_proxy.py). Prints rates, calls a box and memory.
-Fails if the last third of the boxes needs more calls or memory a box than the first third, by more than the bounds below.
+Fails if the last third of the boxes needs more calls or memory a box than the first third, beyond the bounds below.
 Times are printed and not judged."""
 import http.client
 import json
@@ -143,7 +143,8 @@ for i in range(N):
     states[state] = states.get(state, 0) + 1
 assert states == {"running": N}, states
 found = processes_of_boxes()
-print(f"memory of its own: daemon {daemon_kib[0]} KiB, with {', '.join(f'{PART * (i + 1)} boxes: {kib}' for i, kib in enumerate(daemon_kib[1:]))}; "
+with_boxes = ", ".join(f"{PART * (i + 1)} boxes: {kib}" for i, kib in enumerate(daemon_kib[1:]))
+print(f"memory of its own: daemon {daemon_kib[0]} KiB, with {with_boxes}; "
       + "; ".join(f"{len(v)} {k}: {mean(v):.0f} KiB each" for k, v in sorted(found.items())), flush=True)
 assert len(found["bellhop-monitor"]) == N, found
 assert (daemon_kib[-1] - daemon_kib[1]) / (N - PART) < MOST_DAEMON_KIB, daemon_kib
