@@ -62,9 +62,8 @@ static int docker_probe(struct bh_ctx *ctx, const char *runtime, struct provider
 /* "auto" is gVisor where the engine has it. */
 static int choose_runtime(const struct docker_facts *f, struct spec *spec, struct err *e)
 {
-    bool is_auto = str_eq(spec->runtime, "auto");
     const char *name = !*spec->runtime                  ? f->default_runtime
-                       : !is_auto                       ? spec->runtime
+                       : !str_eq(spec->runtime, "auto") ? spec->runtime
                        : docker_has_runtime(f, "runsc") ? "runsc"
                                                         : f->default_runtime;
     char *copy;
@@ -411,8 +410,8 @@ static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
     if (r == 1) {
-        if (!docker_is_own_run(b,
-                               &c)) /* its agent waits for a token, and does not see the signal */
+        /* Without a token the agent waits for one, and does not see the signal. */
+        if (!docker_is_own_run(b, &c))
             grace_ms = 0;
         r = c.is_running ? stop_container(d, &c, grace_ms, e) : 0;
         if (c.is_running && (r == 0 || r == -ERR_NOT_FOUND))
