@@ -348,7 +348,7 @@ at_once()
 
 case_at_once()
 {
-    local pid
+    local pid stop
 
     up
     at_once stop one
@@ -363,10 +363,10 @@ case_at_once()
     [ "$(first_pid "$ID")" = "$pid" ]
     # Whoever comes first: the state is the provider's.
     "$BELLHOP" stop one >/dev/null 2>&1 3>&- &
+    stop=$!
     at_once start one
-    wait $! || true
-    [ "$(drive find "$ID")" = "$(state)" ] || fail "$PROVIDER: $(drive find "$ID"), $(bellhop events one)
-$(cat "$BOX_TMP"/at-once.*)"
+    wait "$stop" || true
+    [ "$(drive find "$ID")" = "$(state)" ] || fail "$PROVIDER: $(drive find "$ID"): $(bellhop events one)"
     at_once rm one
     [ "$DONE" -ge 1 ]
     [ -z "$(bellhop ls -q)" ]
