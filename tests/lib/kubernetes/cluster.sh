@@ -11,6 +11,7 @@
 #   drain N                                evict the pods of node nN, which takes no new ones
 #   stop-apiserver, start-apiserver        the API server is gone with what it starts, and comes back with the same data
 #   env                                    the lines to eval: KUBECONFIG and PATH
+#   audit                                  the calls of service accounts since up, as JSON lines
 #   down                                   end and remove everything but the cache
 #
 # BELLHOP_KUBERNETES_SLOT=0..9 (0) is which of the clusters that can be up side by side.
@@ -245,7 +246,7 @@ cluster_down()
 command=${1:-}
 [ $# -eq 0 ] || shift
 case $command in
-build | built | env) ;;
+build | built | env | audit) ;;
 up | import | kwok | kill-node | drain | stop-apiserver | start-apiserver | down)
     [ "$(id -u)" -eq 0 ] || die "$command needs root"
     ;;
@@ -282,6 +283,10 @@ start-apiserver)
 env)
     need_up
     print_env
+    ;;
+audit)
+    need_up
+    cat "$LOG/audit.log"
     ;;
 down) cluster_down ;;
 *)

@@ -71,12 +71,27 @@ keys_make()
 
 # ---- the control plane -------------------------------------------------------------------------
 
+# The calls of service accounts are in log/audit.log: which rights one has used.
+audit_policy()
+{
+    cat <<YAML
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- {level: Metadata, userGroups: ["system:serviceaccounts"]}
+- {level: None}
+YAML
+}
+
 # The API server has its default admission plugins, PodSecurity among them: a namespace's label
 # pod-security.kubernetes.io/enforce counts.
 apiserver_start()
 {
     ! process_is_up apiserver || return 0
+    audit_policy >"$RUN/audit.yaml"
     process_start apiserver "$BIN/kube-apiserver" --etcd-servers="$ETCD" \
+        --audit-policy-file="$RUN/audit.yaml" --audit-log-path="$LOG/audit.log" \
         --bind-address="$NET.0.1" --secure-port=16443 --client-ca-file="$PKI/ca.crt" \
         --tls-cert-file="$PKI/apiserver.crt" --tls-private-key-file="$PKI/apiserver.key" \
         --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true \
