@@ -20,14 +20,14 @@ void exit_watch_done(struct exit_watch *w)
     fd_close(TAKE_FD(w->fd));
 }
 
-/* An engine that fails, or ends each watch at once, is asked more and more seldom. */
-static int vain_pause_ms(const struct exit_watch *w)
+/* An engine that fails again and again is asked more and more seldom. */
+static int pause_after_fault_ms(const struct exit_watch *w)
 {
     int ms = EXIT_WATCH_ASK_MS;
 
-    for (unsigned i = 1; i < w->n_vain && ms < EXIT_WATCH_VAIN_MS; i++)
+    for (unsigned i = 1; i < w->n_faults && ms < EXIT_WATCH_FAULT_MS; i++)
         ms *= 2;
-    return ms < EXIT_WATCH_VAIN_MS ? ms : EXIT_WATCH_VAIN_MS;
+    return ms < EXIT_WATCH_FAULT_MS ? ms : EXIT_WATCH_FAULT_MS;
 }
 
 /* A descriptor that was readable tells no more: a new one is opened. */
@@ -39,8 +39,8 @@ static void ask_later(struct exit_watch *w)
     if (w->box->provider->watch && !w->has_fault && box_provider_watch(w->box, &w->fd, NULL) < 0)
         w->fd = -1;
     w->is_slow = w->is_slow || clock_mono_ms() - begun_ms > EXIT_WATCH_ASK_MS;
-    w->next_ms =
-        clock_mono_ms() + (w->fd >= 0 || w->is_slow ? EXIT_WATCH_SELDOM_MS : vain_pause_ms(w));
+    w->next_ms = clock_mono_ms() +
+                 (w->fd >= 0 || w->is_slow ? EXIT_WATCH_SELDOM_MS : pause_after_fault_ms(w));
 }
 
 void exit_watch_ask_soon(struct exit_watch *w)
@@ -67,7 +67,7 @@ int exit_watch_begin(struct exit_watch *w, struct bh_box *box, const struct prov
 /* The first failure of a series is an event of the box. */
 static bool provider_says_ended(struct exit_watch *w)
 {
-    struct provider_run run;
+    struct provider_run run = {0};
     struct err e = {0};
     int64_t begun_ms = clock_mono_ms();
     int r = box_provider_look(w->box, &run, &e);
@@ -85,7 +85,7 @@ bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
 {
     struct pollfd p = {.fd = w->fd, .events = POLLIN};
     int64_t left = w->next_ms - clock_mono_ms();
-    bool is_told, was_quiet = w->fd >= 0 || !w->box->provider->watch, was_paused = w->is_paused;
+    bool is_told;
 
     if (w->box->provider->has_own_children)
         return poll(&p, 1, wait_ms) > 0;
@@ -96,13 +96,10 @@ bool exit_watch_has_ended(struct exit_watch *w, int wait_ms)
         return false;
     if (provider_says_ended(w))
         return true;
-    if ((is_told && w->is_paused == was_paused) || w->has_fault)
-        w->n_vain++;
-    else if (was_quiet)
-        w->n_vain = 0;
-    if (is_told) {
+    w->n_faults = w->has_fault ? w->n_faults + 1 : 0;
+    if (is_told) { /* an engine that ends each watch at once would keep the monitor busy */
         fd_close(TAKE_FD(w->fd));
-        w->next_ms = clock_mono_ms() + vain_pause_ms(w);
+        w->next_ms = clock_mono_ms() + pause_after_fault_ms(w);
     } else {
         ask_later(w);
     }

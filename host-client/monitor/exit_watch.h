@@ -4,8 +4,8 @@
  * a process that the provider made a child of the monitor (has_own_children). Any other provider
  * is asked, by find() once in EXIT_WATCH_ASK_MS; if it has watch(), when that descriptor is readable,
  * and else once in EXIT_WATCH_SELDOM_MS. A descriptor that was readable for nothing is opened anew after
- * EXIT_WATCH_ASK_MS, after more and more of them within EXIT_WATCH_VAIN_MS, as is a provider that fails; one that takes its
- * time to fail is asked seldom. For the monitor's one thread.
+ * EXIT_WATCH_ASK_MS. A provider that fails again and again is asked more and more seldom, within EXIT_WATCH_FAULT_MS, and
+ * one that takes its time to fail seldom. For the monitor's one thread.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,18 +14,18 @@
 #include "lib/box/box.h"
 
 #define EXIT_WATCH_ASK_MS 1000
-#define EXIT_WATCH_VAIN_MS 5000
+#define EXIT_WATCH_FAULT_MS 5000
 #define EXIT_WATCH_SELDOM_MS 10000
 
 struct exit_watch {
     struct bh_box *box;
     struct provider_run run;
     int fd; /* the pidfd, readable once the process has ended, or the provider's; -1: it has none */
-    int64_t next_ms; /* monotonic: the provider is asked then; INT64_MAX: never */
-    bool has_fault;  /* the provider did not answer when it was last asked */
-    bool is_slow;    /* it took its time to fail */
-    unsigned n_vain; /* times in a row that it failed, or told of a change that was no end */
-    bool is_paused;  /* as the provider said when it last answered */
+    int64_t next_ms;   /* monotonic: the provider is asked then; INT64_MAX: never */
+    bool has_fault;    /* the provider did not answer when it was last asked */
+    bool is_slow;      /* it took its time to fail */
+    unsigned n_faults; /* in a row */
+    bool is_paused;    /* as the provider said when it last answered */
     bool has_status;
     bool is_oom; /* it was killed for want of memory */
     int status;  /* as waitpid() has it */

@@ -30,6 +30,7 @@ setup()
 teardown()
 {
     [ -z "$NO_CLUSTER" ] || return 0
+    kube get --raw /readyz >/dev/null 2>&1 || { cluster start-apiserver && wait_until 30 kube get pods; }
     if [ -n "$(kube delete resourcequotas --all)" ]; then
         wait_until 60 admits_pods
     fi
@@ -181,7 +182,7 @@ plugin_config()
     command=$(sed -n "s/.*: '\(kubectl proxy [^']*\) &' reaches.*/\1/p" <<<"$output" | sed "s|SOCKET|$socket|")
     [ -n "$command" ] || fail "$output"
     [[ "$output" == *' KUBECONFIG=proxy:SOCKET'* ]] || fail "$output"
-    sh -c "exec $command" >"$BOX_TMP/proxy.log" 2>&1 3>&- 4>&- {KUBERNETES_LOCK_FD}>&- &
+    sh -c "exec $command" >"$BOX_TMP/proxy.log" 2>&1 3>&- 4>&- &
     echo $! >"$BOX_TMP/proxy.pid"
     wait_until 30 test -S "$socket"
     export KUBECONFIG=proxy:$socket
@@ -298,6 +299,20 @@ plugin_config()
     cluster start-apiserver
     wait $! || fail "$(cat "$BOX_TMP/start")"
     [ "$(bellhop exec one -- cat file)" = kept ]
+}
+
+@test "a command runs on over a restart of the API server, and its output is whole" {
+    local pid
+
+    up
+    bellhop exec one -- sh -c 'echo begun; until [ -e go ]; do sleep 0.1; done; echo over' >"$BOX_TMP/exec" 2>"$BOX_TMP/err" 3>&- 4>&- &
+    pid=$!
+    wait_until 20 grep -q begun "$BOX_TMP/exec"
+    cluster stop-apiserver
+    cluster start-apiserver
+    bellhop exec one -- touch go
+    wait "$pid" || fail "$(cat "$BOX_TMP/err")"
+    [ "$(cat "$BOX_TMP/exec")" = $'begun\nover' ]
 }
 
 @test "a stop and a removal go on when the API server comes back, and a command tells that it is away" {

@@ -9,7 +9,7 @@
 #   kwok N                                 N simulated nodes more, kwok-1 to kwok-N
 #   kill-node N                            node nN loses its power
 #   drain N                                evict the pods of node nN, which takes no new ones
-#   stop-apiserver, start-apiserver        the API server is gone, and comes back with the same data
+#   stop-apiserver, start-apiserver        the API server is gone with what it starts, and comes back with the same data
 #   env                                    the lines to eval: KUBECONFIG and PATH
 #   down                                   end and remove everything but the cache
 #
@@ -110,6 +110,11 @@ process_start()
 process_pid()
 {
     read -r pid start <"$RUN/$1.pid" && [ -n "$start" ] && [ "$(start_time "$pid")" = "$start" ] && echo "$pid"
+}
+
+process_is_up()
+{
+    [ -e "$RUN/$1.pid" ] && process_pid "$1" >/dev/null
 }
 
 process_is_gone()
@@ -264,11 +269,15 @@ drain)
     ;;
 stop-apiserver)
     need_up
+    # Both would see events in another order afterwards: the scheduler ends then, as its cache is "corrupted".
+    process_kill scheduler
+    process_kill controller-manager
     process_kill apiserver
     ;;
 start-apiserver)
     need_up
     apiserver_start
+    control_start_rest
     ;;
 env)
     need_up

@@ -75,7 +75,7 @@ keys_make()
 # pod-security.kubernetes.io/enforce counts.
 apiserver_start()
 {
-    ! { [ -e "$RUN/apiserver.pid" ] && process_pid apiserver >/dev/null; } || return 0
+    ! process_is_up apiserver || return 0
     process_start apiserver "$BIN/kube-apiserver" --etcd-servers="$ETCD" \
         --bind-address="$NET.0.1" --secure-port=16443 --client-ca-file="$PKI/ca.crt" \
         --tls-cert-file="$PKI/apiserver.crt" --tls-private-key-file="$PKI/apiserver.key" \
@@ -104,11 +104,14 @@ control_start()
 # A node is lost after 12 seconds without a word from it.
 control_start_rest()
 {
-    process_start controller-manager "$BIN/kube-controller-manager" --kubeconfig="$ADMIN" --leader-elect=false \
-        --service-account-private-key-file="$PKI/service-accounts.key" --root-ca-file="$PKI/ca.crt" \
-        --bind-address=127.0.0.1 --secure-port=$((PORTS + 2)) --node-monitor-grace-period=12s --node-monitor-period=1s
-    process_start scheduler "$BIN/kube-scheduler" --kubeconfig="$RUN/scheduler.kubeconfig" --leader-elect=false \
-        --bind-address=127.0.0.1 --secure-port=$((PORTS + 3))
+    process_is_up controller-manager ||
+        process_start controller-manager "$BIN/kube-controller-manager" --kubeconfig="$ADMIN" --leader-elect=false \
+            --service-account-private-key-file="$PKI/service-accounts.key" --root-ca-file="$PKI/ca.crt" \
+            --bind-address=127.0.0.1 --secure-port=$((PORTS + 2)) \
+            --node-monitor-grace-period=12s --node-monitor-period=1s
+    process_is_up scheduler ||
+        process_start scheduler "$BIN/kube-scheduler" --kubeconfig="$RUN/scheduler.kubeconfig" --leader-elect=false \
+            --bind-address=127.0.0.1 --secure-port=$((PORTS + 3))
 }
 
 agent_sandbox_is_served()

@@ -23,7 +23,7 @@
 #define TRY_ONCE_MS 200
 #define TRY_PAUSE_MS 10
 #define ANSWER_MS 10000
-#define DIAL_PATIENCE_MS 10000 /* for an API server that restarts */
+#define DIAL_PATIENCE_MS 1000 /* a command tries twenty times */
 
 struct kube_record {
     enum kube_reach way;
@@ -260,13 +260,21 @@ int kube_dial(struct provider_box *b, int *ret_fd, struct err *e)
         return r;
     kube_set_patience(k, DIAL_PATIENCE_MS);
     r = open_way(k, w.way, *w.pod ? w.pod : name, w.address, provider_deadline(b), &fd, &why);
-    if (r == -ERR_CANCELED || (r < 0 && check_same(b, k, &w, NULL) == 0)) {
-        if (e)
-            *e = why;
-        return r;
+    if (r == 0) {
+        r = check_same(b, k, &w, &why);
+    } else if (r != -ERR_CANCELED) {
+        struct err told = {0};
+
+        kube_set_patience(k, 0);
+        /* An end of the pod tells more than a connection that is refused, unless the cluster does not answer at all. */
+        if (check_same(b, k, &w, &told) < 0 && !str_eq(told.field, KUBE_FIELD)) {
+            r = -(int)told.code;
+            why = told;
+        }
     }
-    r = check_same(b, k, &w, e);
     if (r == 0)
         *ret_fd = TAKE_FD(fd);
+    else if (e)
+        *e = why;
     return r;
 }

@@ -325,8 +325,7 @@ static int explain_start(const struct provider_box *b, int r, struct err *e)
         kube_pod_why(&p, why);
         if (!*why)
             kube_pod_warning(k, &p, why);
-        if (*why)
-            r = err_set(e, ERR_DEADLINE, "the pod does not start: %s", why);
+        r = err_set(e, ERR_DEADLINE, "the pod does not start: %s", *why ? why : p.phase);
     }
     (void)kube_unmake(b, k, KUBE_PODS, KUBE_KILL_GRACE_S, NULL);
     return r;
