@@ -104,6 +104,8 @@ make_box() # NAME
     expect 404 '.code == "not_found"' POST /v1/snapshots/none/verify
     expect 501 '.code == "unimplemented"' POST /v1/boxes/one/snapshots --data '{"name":"s"}'
     expect 501 '.code == "unimplemented"' POST /v1/boxes/one/fork --data '{"name":"s"}'
+    expect 501 '.code == "unimplemented" and .field == "pool"' POST /v1/boxes \
+        --data '{"name":"two","provider":"process","agent":"none","pool":"small"}'
     expect 400 '.field == "snapshot"' POST /v1/boxes/one/restore --data '{}'
     expect 400 '.field == "nam"' POST /v1/boxes/one/snapshots --data '{"nam":"s"}'
 }

@@ -382,7 +382,7 @@ TEST(the_image_of_a_snapshot_that_the_store_had_is_removed_by_its_name)
         {"GET /images/json", 200, images, 0, NULL}, {"DELETE /images/", 200, "[]", 0, NULL}, {0}};
     struct stage s;
 
-    list_images(tags, N_ELEMENTS(tags), images, sizeof(images));
+    list_images(tags, sizeof(tags) / sizeof(*tags), images, sizeof(images));
     stage_init(&s, rules);
     forget_rest(&s, false);
     T_INT(fake_count("DELETE "), 0);
