@@ -363,18 +363,18 @@ TEST(an_image_of_a_commit_that_comes_late_is_removed_later)
 /* Its command was killed before it noted anything. */
 TEST(the_image_of_a_snapshot_that_the_store_had_is_removed_by_its_name)
 {
-    struct fake_rule
-        rules[] = {{"GET /images/json", 200,
-                    "[" IMAGE("localhost/bellhop-snapshot:00000000000000bb") "," IMAGE(
-                        "bellhop-"
-                        "snapshot:"
-                        "00000000000000c"
-                        "c") "," IMAGE("mine:00000000000000bb") "," IMAGE("other/"
-                                                                          "bellhop-snapshot:"
-                                                                          "00000000000000bb") "]",
-                    0, NULL},
-                   {"DELETE /images/", 200, "[]", 0, NULL},
-                   {0}};
+    struct fake_rule rules[] = {
+        {"GET /images/json", 200,
+         "[" IMAGE("localhost/bellhop-snapshot:00000000000000bb") "," IMAGE(
+             "bellhop-"
+             "snapshot:"
+             "00000000000000c"
+             "c") "," IMAGE("mine:00000000000000bb") "," IMAGE("other/"
+                                                               "bellhop-snapshot:"
+                                                               "00000000000000bb") "]",
+         0, NULL},
+        {"DELETE /images/", 200, "[]", 0, NULL},
+        {0}};
     struct stage s;
 
     stage_init(&s, rules);
