@@ -30,7 +30,6 @@ typed()
 STEPS=(
     '^GET /_ping|500 lost nonsense shape header endless hang'
     '^GET /info|500 shape endless hang'
-    '^GET /version|500 hang'
     '^GET /images/|500 nonsense hang'
     '^POST /containers/create|500 lost shape header hang'
     '^PUT /containers/.*/archive|500 lost nonsense hang'

@@ -358,31 +358,25 @@ TEST(an_image_of_a_commit_that_comes_late_is_removed_later)
     stage_done(&s);
 }
 
-static void list_images(const char *const *tags, size_t n_tags, char *out, size_t size)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < n_tags && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n,
-                              "%s{\"Id\":\"sha256:" ID "\",\"RepoTags\":[\"%s\"]," LABELS "}",
-                              i ? "," : "[", tags[i]);
-    T_OK(n + 1 < size);
-    out[n] = ']';
-    out[n + 1] = '\0';
-}
+#define IMAGE(tag_) "{\"Id\":\"sha256:" ID "\",\"RepoTags\":[\"" tag_ "\"]," LABELS "}"
 
 /* Its command was killed before it noted anything. */
 TEST(the_image_of_a_snapshot_that_the_store_had_is_removed_by_its_name)
 {
-    static const char *const tags[] = {"localhost/bellhop-snapshot:00000000000000bb",
-                                       "bellhop-snapshot:00000000000000cc", "mine:00000000000000bb",
-                                       "other/bellhop-snapshot:00000000000000bb"};
-    char images[4096];
     struct fake_rule rules[] = {
-        {"GET /images/json", 200, images, 0, NULL}, {"DELETE /images/", 200, "[]", 0, NULL}, {0}};
+        {"GET /images/json", 200,
+         "[" IMAGE("localhost/bellhop-snapshot:00000000000000bb") "," IMAGE(
+             "bellhop-"
+             "snapshot:"
+             "00000000000000c"
+             "c") "," IMAGE("mine:00000000000000bb") "," IMAGE("other/"
+                                                               "bellhop-snapshot:"
+                                                               "00000000000000bb") "]",
+         0, NULL},
+        {"DELETE /images/", 200, "[]", 0, NULL},
+        {0}};
     struct stage s;
 
-    list_images(tags, sizeof(tags) / sizeof(*tags), images, sizeof(images));
     stage_init(&s, rules);
     forget_rest(&s, false);
     T_INT(fake_count("DELETE "), 0);

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,10 @@
 #include "common/str.h"
 #include "lib/provider/docker/docker.h"
 #include "lib/provider/store_mark.h"
+
+/* Podman's list fails while the network of any container in it is made or removed ("updating container state"). */
+#define LIST_TRIES 5
+#define LIST_PAUSE_MS 200
 
 /* ---- containers ---- */
 
@@ -74,13 +79,18 @@ static int list_marked(struct engine *d, const char *kind, const char *mark, jso
     _cleanup_json_ json_t *list = NULL;
     json_t *row;
     size_t i;
-    int r;
+    int r = 0;
 
     (void)snprintf(label, sizeof(label), DOCKER_LABEL_STORE "=%s", mark);
     filter = engine_encode_take(json_pack("{s:[s]}", "label", label));
     if (!filter)
         return err_oom(e);
-    r = engine_get(d, &list, e, "/%s/json?all=1&filters=%s", kind, filter);
+    for (int n_tries = 0; n_tries < LIST_TRIES; n_tries++) {
+        r = engine_get(d, &list, e, "/%s/json?all=1&filters=%s", kind, filter);
+        if (r != -ERR_UNAVAILABLE || !engine_is_podman(d))
+            break;
+        (void)poll(NULL, 0, LIST_PAUSE_MS);
+    }
     if (r == 0 && !json_is_array(list))
         r = docker_answer_is_strange(e, "list");
     if (r < 0)
