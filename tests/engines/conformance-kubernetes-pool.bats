@@ -16,7 +16,7 @@ setup_file()
     find_cluster --agent-sandbox || return 0
     cases_setup_file
 }
-teardown_file() { [ -n "$NO_CLUSTER" ] || stop_all_engines; }
+teardown_file() { [ -n "$NO_CLUSTER" ] || cases_teardown_file; }
 setup()
 {
     need_cluster
@@ -70,4 +70,41 @@ teardown() { [ -n "$NO_CLUSTER" ] || box_teardown; }
 
 @test "variables, labels, time, runtime and snapshot of a new box are in force, or refused by name, with every provider" {
     each_driver case_options
+    each_driver case_from
+}
+
+@test "arguments, variables and the directory of a command arrive byte for byte with every provider" {
+    each_driver case_arguments
+}
+
+@test "after up a session works through the URL alone, with every other function of the provider broken" {
+    each_driver case_url_alone
+}
+
+@test "a box is made, found, started once and used in this order, and one that cannot be used is removed, with every provider" {
+    each_driver case_order
+}
+
+@test "pause, stop and rm are three things, or refused by name, and rm leaves nothing, with every provider" {
+    each_driver case_ends
+}
+
+@test "a box whose disk somebody removed is gone, typed, and made anew where that was asked for, with every provider" {
+    each_driver case_gone
+}
+
+@test "two stores leave each other's boxes alone, also when one of them is lost, with every provider" {
+    each_driver case_stores
+}
+
+@test "boxes are listed, and one that is named with its provider is no box of another, with every provider" {
+    each_driver case_list
+}
+
+@test "a box that takes a minute to resume or to start is there within its deadline of 90 seconds, with every provider" {
+    each_driver_at_once case_wake
+}
+
+@test "an upload of 1 GB to a box needs less than 32 MB of memory with every provider" {
+    each_driver case_upload
 }

@@ -19,7 +19,7 @@ DRIVERS_KUBERNETES=(
     'kubernetes|--provider kubernetes|network=user|kubernetes_proxy'
 )
 
-DRIVERS_KUBERNETES_POOL=('kubernetes|--provider kubernetes --pool bellhop|network=user pool=bellhop|kubernetes_pool')
+DRIVERS_KUBERNETES_POOL=('kubernetes|--provider kubernetes --pool bellhop|pool=bellhop|kubernetes_pool')
 
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 REPO=$BATS_TEST_DIRNAME/../..
