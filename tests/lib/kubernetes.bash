@@ -162,14 +162,20 @@ kube_objects()
     [ -z "${KUBE_POOL:-}" ] || pool_objects "$@"
 }
 
-# pool_objects [SELECTOR]: the claims of boxes, and Sandboxes and pods that are not of the pool's own any more.
+# pool_objects [SELECTOR]: the claims of boxes, and Sandboxes and pods that are neither the pool's own nor of other claims.
 pool_objects()
 {
+    local all
+
     kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json | jq -r '.items[] | .kind + " " + .metadata.name'
-    kube get sandboxes,pods -o json | jq -r '
-        [.items[] | select(.kind == "Sandbox" and any(.metadata.ownerReferences[]?; .kind == "SandboxWarmPool")) | .metadata.uid] as $own |
-        .items[] | select(.metadata.uid as $uid | $own | index($uid) | not) |
-        select(all(.metadata.ownerReferences[]?; .uid as $uid | $own | index($uid) | not)) | .kind + " " + .metadata.name'
+    all=$(kube get sandboxclaims,sandboxes,pods -o json)
+    jq -r --argjson asked "$(kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json | jq '[.items[].metadata.uid]')" '
+        def is_owned_by(uids): any(.metadata.ownerReferences[]?; .uid as $uid | uids | index($uid));
+        [.items[] | select(.kind == "SandboxClaim") | .metadata.uid] - $asked as $others |
+        [.items[] | select(.kind == "Sandbox" and (is_owned_by($others) or
+            any(.metadata.ownerReferences[]?; .kind == "SandboxWarmPool"))) | .metadata.uid] as $own |
+        .items[] | select(.kind != "SandboxClaim") | select(.metadata.uid as $uid | $own | index($uid) | not) |
+        select(is_owned_by($own) | not) | .kind + " " + .metadata.name' <<<"$all"
 }
 
 # A pod that breaks no rule is admitted: the API server keeps a quota or a policy in force for some seconds after its

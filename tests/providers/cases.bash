@@ -581,7 +581,7 @@ case_stores()
     [ "$(theirs bellhop exec theirs -- echo theirs)" = theirs ]
     theirs bellhop rm theirs
     theirs bellhop gc
-    [ "$(theirs engine_objects)" = "" ]
+    [ "$(theirs engine_objects | tee "$BOX_TMP/left")" = "" ] || fail "left: $(cat "$BOX_TMP/left")"
     [ "$(bellhop exec one -- echo mine)" = mine ]
     bellhop rm one
     rm -rf --one-file-system "$BOX_TMP/away" "$other"

@@ -54,31 +54,13 @@ static uint64_t written_bytes(struct engine *d, const char *id)
     return n > 0 ? (uint64_t)n : 0;
 }
 
-/* An ordinary user's engine freezes nothing with cgroup v1. dockerd takes the disk as it is then; Podman would refuse, and
- * is not asked to. */
-static int can_pause_for_commit(struct engine *d, const struct docker_container *found,
-                                struct err *e)
-{
-    struct docker_facts facts = {0};
-    int r;
-
-    if (!engine_is_podman(d) || !found->is_running || docker_has_own_cgroup(found))
-        return 1;
-    r = docker_read_facts(d, &facts, e);
-    if (r == 0)
-        r = facts.has_freezer;
-    docker_facts_done(&facts);
-    return r;
-}
-
 static int commit_container(struct provider_box *b, struct engine *d,
                             const struct docker_container *found, const struct provider_capture *c,
                             json_t **ret, struct err *e)
 {
     char mark[STORE_MARK_BYTES], path[320];
     _cleanup_json_ json_t *config = NULL;
-    int pauses = c->is_paused ? 0 : can_pause_for_commit(d, found, e);
-    int r = pauses < 0 ? pauses : store_mark(b->ctx, mark, e);
+    int r = store_mark(b->ctx, mark, e);
 
     if (r < 0)
         return r;
@@ -86,7 +68,7 @@ static int commit_container(struct provider_box *b, struct engine *d,
                        c->id);
     (void)snprintf(path, sizeof(path),
                    "/commit?container=%.72s&repo=" DOCKER_SNAPSHOT_REPO "&tag=%s&pause=%d",
-                   found->id, c->id, pauses);
+                   found->id, c->id, c->is_paused ? 0 : 1);
     return config ? engine_post_once(d, path, config, ret, e) : err_oom(e);
 }
 
