@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # early
 # engines-only
-# time-limit: 1800
+# time-limit: 2700
 # needs: image
 # The cases of tests/providers with Kubernetes: the cluster of tests/lib/kubernetes, by its kubeconfig and by kubectl's
 # proxy.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # engines-only
 # early
-# time-limit: 1800
+# time-limit: 2700
 # needs: image
 # The cases of tests/providers with Podman, and with both engines as an ordinary user's.
 

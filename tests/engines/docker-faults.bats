@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # engines-only
 # early
-# time-limit: 900
+# time-limit: 2400
 # needs: image
 # Engines that fail, hang, lie, die and come back, under the provider docker: the error is typed, the state is true, an
 # event has the cause, and nothing of a box is left in the engine or on this machine. tests/lib/engine_proxy.py stands
