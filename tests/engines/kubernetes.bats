@@ -250,6 +250,14 @@ plugin_config()
     [ "$(kube get pod "bellhop-$ID" -o 'jsonpath={.metadata.uid}')" != "$uid" ]
 }
 
+@test "a stopped box whose claim is deleted behind our back is gone" {
+    up
+    bellhop stop one
+    kube delete persistentvolumeclaim "bellhop-$ID"
+    run -3 --separate-stderr bellhop start one --json
+    jq -e '.error.code == "not_found"' <<<"$output" || fail "$output"
+}
+
 @test "the cause of an end after memory ran out is OOMKilled" {
     up --memory 128M
     run -137 bellhop exec one -- python3 -c 'x = bytearray(300 << 20); print(len(x))'

@@ -274,6 +274,21 @@ TEST(a_record_that_cannot_be_read_is_an_error_and_no_end)
     T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 1);
 }
 
+TEST(a_box_is_gone_with_its_claim)
+{
+    struct err e = {0};
+
+    begin_started();
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0); /* it was never prepared */
+    T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
+    fail_calls("GET", "/persistentvolumeclaims/", 2, (struct kube_answer){503});
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+    fail_calls("GET", "/persistentvolumeclaims/", 1, (struct kube_answer){403});
+    T_OK(provider_kubernetes.has_disk(&case_box, &e) < 0);
+    case_spec.read_only = true;
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+}
+
 TEST(a_reason_that_cannot_be_read_is_said_to_be_unreadable)
 {
     char why[320];

@@ -444,16 +444,20 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     return r;
 }
 
-/* The other boxes' files are on their claims. */
+/* A box that keeps nothing (--read-only) has none that could be gone. */
 static int kube_has_disk(struct provider_box *b, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_json_ json_t *claim = NULL;
     int r;
 
-    if (!*b->spec->pool || !*b->spec->engine)
+    if (!*b->spec->engine || (!*b->spec->pool && !kube_has_claim(b->spec)))
         return 1;
     r = kube_open_box(b, &k, e);
-    return r < 0 ? r : kube_pool_has_disk(b, k, e);
+    if (r < 0)
+        return r;
+    kube_set_patience(k, PATIENCE_MS);
+    return *b->spec->pool ? kube_pool_has_disk(b, k, e) : kube_find(b, k, KUBE_CLAIMS, &claim, e);
 }
 
 /* ---- the end of a run ---- */
