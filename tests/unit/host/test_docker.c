@@ -411,6 +411,56 @@ TEST(a_removal_does_not_wait_for_an_engine_that_is_silent)
     stage_done(&s);
 }
 
+static int n_noted(const char *const names[], size_t n)
+{
+    char path[200];
+    int there = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        (void)snprintf(path, sizeof(path), "docker-gone/%s", names[i]);
+        there += access(path, F_OK) == 0;
+    }
+    return there;
+}
+
+/* Podman says so of an image to which somebody gave a second name. */
+TEST(an_image_that_the_engine_fails_to_remove_keeps_no_other_one)
+{
+    struct fake_rule rules[] = {
+        {"DELETE /images/", 500, "{\"message\":\"it has more than one tag\"}", 1, NULL},
+        {"DELETE /images/", 200, "[]", 0, NULL},
+        {0}};
+    static const char *const names[] = {ID, OTHER_ID, "00000000000000bb"};
+    struct stage s;
+
+    stage_init(&s, rules);
+    for (size_t i = 0; i < 3; i++)
+        note_gone(names[i], s.spec.engine);
+    forget_rest(&s, false);
+    T_INT(fake_count("DELETE /images/"), 3);
+    T_INT(n_noted(names, 3), 1); /* whichever came first */
+    stage_done(&s);
+}
+
+/* As above. */
+TEST(a_removal_does_not_wait_for_the_image_of_another_one)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("exited", "one"), 1, NULL},
+        {"DELETE /containers/", 204, NULL, 0, NULL},
+        {"DELETE /images/", 0, NULL, 0, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    s.box.deadline_mono_ms = clock_mono_ms() + (int64_t)3600 * 1000;
+    note_gone(ID, s.spec.engine);
+    T_INT(provider_docker.destroy(&s.box, NULL), 0);
+    T_INT(fake_count("DELETE /images/"), 1);
+    T_OK(access("docker-gone/" ID, F_OK) == 0);
+    stage_done(&s);
+}
+
 /* ---- the engine ---- */
 
 #define PING(headers_) \
