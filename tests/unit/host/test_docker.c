@@ -461,6 +461,43 @@ TEST(a_removal_does_not_wait_for_the_image_of_another_one)
     stage_done(&s);
 }
 
+/* ---- snapshots ---- */
+
+TEST(a_snapshot_that_is_on_another_engine_is_not_there_in_words_that_say_so)
+{
+    struct fake_rule rules[] = {{0}};
+    struct engine *d = NULL;
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(docker_open(&s.box, &d, NULL), 0);
+    T_INT(docker_check_image(d, "sha256:" ID, &e), -ERR_NOT_FOUND);
+    T_STR(e.field, "snapshot");
+    T_OK(strstr(e.message, "another engine") != NULL);
+    (void)engine_free(d);
+    stage_done(&s);
+}
+
+/* An ordinary user's engine with the first version of control groups. */
+TEST(a_snapshot_of_a_running_box_that_cannot_be_paused_is_refused_and_that_of_a_stopped_one_is_not)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, "{\"NCPU\":2,\"CgroupDriver\":\"none\"}", 0, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("running", "one"), 1, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("exited", "one"), 0, NULL},
+        {0}};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.check_capture(&s.box, &e), -ERR_UNIMPLEMENTED);
+    T_STR(e.field, "snapshot");
+    T_OK(strstr(e.message, "stop the box") != NULL);
+    T_INT(provider_docker.check_capture(&s.box, NULL), 0);
+    stage_done(&s);
+}
+
 /* ---- the engine ---- */
 
 #define PING(headers_) \
