@@ -179,11 +179,11 @@ is_refused_by_driver()
     left_nothing
 }
 
-# is_refused_by_engine OPTION VALUE: an ordinary user's engine cannot limit without cgroup v2, and says so by name.
+# is_refused_by_engine OPTION [VALUE]: an ordinary user's engine cannot limit without cgroup v2, and says so by name.
 is_refused_by_engine()
 {
     [[ "${engine:-}" == rootless_* ]] || return 1
-    "$BELLHOP" up --name one --agent none --empty "${UP[@]}" --json "--$1" "$2" >"$BOX_TMP/refusal" 2>/dev/null && {
+    "$BELLHOP" up --name one --agent none --empty "${UP[@]}" --json "--$1" "${@:2}" >"$BOX_TMP/refusal" 2>/dev/null && {
         bellhop rm one
         return 1
     }
