@@ -130,13 +130,3 @@ bool exit_watch_status(struct exit_watch *w, int *ret_status)
         *ret_status = w->status;
     return w->has_status;
 }
-
-void exit_watch_reason(struct exit_watch *w, char *out, size_t size)
-{
-    struct provider_box view;
-
-    *out = '\0';
-    box_view(w->box, &view);
-    if (w->box->provider->end_reason)
-        w->box->provider->end_reason(&view, out, size);
-}

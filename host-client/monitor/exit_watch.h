@@ -47,5 +47,3 @@ void exit_watch_ask_soon(struct exit_watch *w);
 void exit_watch_reap(struct exit_watch *w);
 /* The status of the process, which has ended. False: nobody knows it. */
 bool exit_watch_status(struct exit_watch *w, int *ret_status);
-/* Why the run has ended, in the words of the provider; "": it has none. */
-void exit_watch_reason(struct exit_watch *w, char *out, size_t size);

@@ -164,7 +164,7 @@ void monitor_end_by_itself(struct monitor *m)
     else
         (void)snprintf(cause, sizeof(cause), "the box's first process exited with %d",
                        WEXITSTATUS(status));
-    exit_watch_reason(&m->exit, reason, sizeof(reason));
+    box_provider_end_reason(m->box, reason, sizeof(reason));
     if (*reason) {
         size_t n = strlen(cause);
 

@@ -48,7 +48,7 @@ life_of_a_box()
     bellhop status one --json | jq -e '.enforced | .engine.rootless and .isolation.user_namespace'
     bellhop stop one
     [ "$(bellhop exec one -- cat file)" = kept ]
-    bellhop stop one # with cgroup v1 nothing of such an engine can be paused
+    bellhop stop one # with cgroup v1 nothing of a user's is paused, which a snapshot of a running box needs
     bellhop snapshot one --name s
     bellhop exec one -- sh -c 'echo changed >file'
     bellhop restore one s

@@ -175,7 +175,7 @@ case_order()
         timeout=5m
         if [ "$fault" = 'dial error' ]; then
             claims dial || continue
-            timeout=3s # it is dialed again until then
+            timeout=10s # it is dialed again until then; the time to make the box is within it
         fi
         broken "$fault"
         run bellhop up --name one --agent none --empty --start-timeout "$timeout" "${UP[@]}" --json

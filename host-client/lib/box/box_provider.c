@@ -264,6 +264,18 @@ int box_provider_exit_status(struct bh_box *box, const struct provider_run *run,
               exit_status(view, run, ret_status, ret_is_oom, &why));
 }
 
+void box_provider_end_reason(struct bh_box *box, char *out, size_t size)
+{
+    _cleanup_ask_ struct ask a = {.fd = -1, .timer = -1};
+
+    *out = '\0';
+    if (!box->provider->end_reason ||
+        ask_begin_box(&a, box, "end_reason", look_deadline(box->ctx), NULL) < 0)
+        return;
+    box->provider->end_reason(&a.view, out, size);
+    (void)ask_end(&a, 0, NULL, NULL);
+}
+
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e)
 {
     ASK("inspect", default_deadline(box->ctx), inspect(view, ret, &why));

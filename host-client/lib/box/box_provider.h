@@ -36,6 +36,8 @@ int box_provider_drop_capture(struct bh_box *box, const char *id, struct err *e)
 /* With PROVIDER_EXIT_ASKED. */
 int box_provider_exit_status(struct bh_box *box, const struct provider_run *run, int *ret_status,
                              bool *ret_is_oom, struct err *e);
+/* Why the run has ended, in the words of the provider; "": it has none, or tells none within BOX_PROVIDER_LOOK_MS. */
+void box_provider_end_reason(struct bh_box *box, char *out, size_t size);
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e);
 int box_provider_dial(struct bh_box *box, int64_t deadline_mono_ms, int *ret_fd, struct err *e);
 /* find() and watch(), asked again and again: the caller notes a fault once. They take BOX_PROVIDER_LOOK_MS at most. */

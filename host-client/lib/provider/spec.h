@@ -45,8 +45,7 @@ struct spec {
     char *runtime;   /* "": the probe has not chosen yet */
     /* The address of the engine that runs the box, in the provider's own words, for every later call; "": it has none. */
     char *engine;
-    char
-        *pool; /* of boxes that the engine keeps ready, whose template decides the rest; "": none */
+    char *pool;  /* of boxes that the engine keeps ready; its template decides the rest; "": none */
     char *agent; /* "opencode@1.2.3", a path, "none" */
     char *dest;
     char *network;

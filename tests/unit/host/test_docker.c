@@ -411,6 +411,93 @@ TEST(a_removal_does_not_wait_for_an_engine_that_is_silent)
     stage_done(&s);
 }
 
+static int n_noted(const char *const names[], size_t n)
+{
+    char path[200];
+    int there = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        (void)snprintf(path, sizeof(path), "docker-gone/%s", names[i]);
+        there += access(path, F_OK) == 0;
+    }
+    return there;
+}
+
+/* Podman says so of an image to which somebody gave a second name. */
+TEST(an_image_that_the_engine_fails_to_remove_keeps_no_other_one)
+{
+    struct fake_rule rules[] = {
+        {"DELETE /images/", 500, "{\"message\":\"it has more than one tag\"}", 1, NULL},
+        {"DELETE /images/", 200, "[]", 0, NULL},
+        {0}};
+    static const char *const names[] = {ID, OTHER_ID, "00000000000000bb"};
+    struct stage s;
+
+    stage_init(&s, rules);
+    for (size_t i = 0; i < 3; i++)
+        note_gone(names[i], s.spec.engine);
+    forget_rest(&s, false);
+    T_INT(fake_count("DELETE /images/"), 3);
+    T_INT(n_noted(names, 3), 1); /* whichever came first */
+    stage_done(&s);
+}
+
+/* As above. */
+TEST(a_removal_does_not_wait_for_the_image_of_another_one)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("exited", "one"), 1, NULL},
+        {"DELETE /containers/", 204, NULL, 0, NULL},
+        {"DELETE /images/", 0, NULL, 0, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    s.box.deadline_mono_ms = clock_mono_ms() + (int64_t)3600 * 1000;
+    note_gone(ID, s.spec.engine);
+    T_INT(provider_docker.destroy(&s.box, NULL), 0);
+    T_INT(fake_count("DELETE /images/"), 1);
+    T_OK(access("docker-gone/" ID, F_OK) == 0);
+    stage_done(&s);
+}
+
+/* ---- snapshots ---- */
+
+TEST(a_snapshot_that_is_on_another_engine_is_not_there_in_words_that_say_so)
+{
+    struct fake_rule rules[] = {{0}};
+    struct engine *d = NULL;
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(docker_open(&s.box, &d, NULL), 0);
+    T_INT(docker_check_image(d, "sha256:" ID, &e), -ERR_NOT_FOUND);
+    T_STR(e.field, "snapshot");
+    T_OK(strstr(e.message, "another engine") != NULL);
+    (void)engine_free(d);
+    stage_done(&s);
+}
+
+/* An ordinary user's engine with the first version of control groups. */
+TEST(a_snapshot_of_a_running_box_that_cannot_be_paused_is_refused_and_that_of_a_stopped_one_is_not)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, "{\"NCPU\":2,\"CgroupDriver\":\"none\"}", 0, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("running", "one"), 1, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("exited", "one"), 0, NULL},
+        {0}};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.check_capture(&s.box, &e), -ERR_UNIMPLEMENTED);
+    T_STR(e.field, "snapshot");
+    T_OK(strstr(e.message, "stop the box") != NULL);
+    T_INT(provider_docker.check_capture(&s.box, NULL), 0);
+    stage_done(&s);
+}
+
 /* ---- the engine ---- */
 
 #define PING(headers_) \

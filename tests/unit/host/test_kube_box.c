@@ -102,7 +102,7 @@ TEST(a_place_in_a_list_that_has_expired_begins_the_list_anew)
 TEST(gc_says_so_when_pages_or_time_run_out)
 {
     const struct kube_sweep_limits few = {60000, 20000, .page = 10, .pages = 3};
-    const struct kube_sweep_limits no_time = {0, 20000, .page = 10, .pages = 3};
+    const struct kube_sweep_limits no_time = {-1, 20000, .page = 10, .pages = 3};
     struct err e = {0};
 
     case_begin();

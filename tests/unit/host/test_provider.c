@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "lib/box/box.h"
+#include "lib/box/box_provider.h"
 #include "lib/provider/provider.h"
 #include "monitor/exit_watch.h"
 
@@ -311,6 +312,27 @@ TEST(a_watch_is_opened_anew_only_after_it_has_told_something)
     exit_watch_done(&w);
     (void)close(fds[0]);
     (void)close(fds[1]);
+}
+
+static void far_end_reason(struct provider_box *b, char *out, size_t size)
+{
+    int64_t ms = b->deadline_mono_ms - clock_mono_ms();
+
+    (void)snprintf(out, size, ms > 0 && ms <= BOX_PROVIDER_LOOK_MS ? "in time" : "whenever");
+}
+
+TEST(the_reason_of_an_end_is_asked_for_as_briefly_as_all_else_that_the_monitor_asks)
+{
+    struct provider asked = provider_far;
+    struct bh_box box = far_box();
+    char reason[20] = "before";
+
+    box_provider_end_reason(&box, reason, sizeof(reason));
+    T_STR(reason, "");
+    asked.end_reason = far_end_reason;
+    box.provider = &asked;
+    box_provider_end_reason(&box, reason, sizeof(reason));
+    T_STR(reason, "in time");
 }
 
 TEST(a_box_whose_process_is_a_child_is_watched_and_reaped)

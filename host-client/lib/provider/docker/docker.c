@@ -439,7 +439,7 @@ static int docker_destroy(struct provider_box *b, struct err *e)
         r = check_ended(b, d, true, e);
     docker_container_done(&c);
     if (r == 0)
-        docker_retry_forget(b->ctx, d, b->spec->engine);
+        docker_retry_forget(b->ctx, b->spec->engine);
     return r;
 }
 

@@ -133,5 +133,5 @@ int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id),
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
 /* Removes images that docker_forget() could not, because a container had them: those of this engine, or of all that
  * answer. Both take seconds at most. */
-void docker_retry_forget(struct bh_ctx *ctx, struct engine *d, const char *url);
+void docker_retry_forget(struct bh_ctx *ctx, const char *url);
 void docker_forget_rest(struct bh_ctx *ctx, const struct provider_lost *lost);

@@ -179,7 +179,9 @@ int docker_check_freezer(struct engine *d, const struct docker_container *c, con
 
     if (r == 0 && !facts.has_freezer)
         r = err_field(e, ERR_UNIMPLEMENTED, field,
-                      "the engine cannot pause a container: it has no control groups");
+                      "%s: the engine has no control groups, and cannot pause a container that "
+                      "runs: stop the box",
+                      field);
     docker_facts_done(&facts);
     return r;
 }

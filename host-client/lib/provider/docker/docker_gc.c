@@ -236,7 +236,6 @@ static bool is_late(const char *path)
     return stat(path, &st) == 0 && time(NULL) - st.st_mtime > LATE_S;
 }
 
-/* An error is the engine's: its other images are not tried then. */
 static int retry_gone(const char *dir, struct engine *d, const char *name)
 {
     _cleanup_free_ char *path = path_join(dir, name);
@@ -269,23 +268,27 @@ static json_t *read_notes(const char *dir_path)
     return notes;
 }
 
-static void retry_names(const char *dir, struct engine *d, json_t *names)
+/* An engine may fail to remove one image, and remove the next: Podman does, where somebody gave the first a second name. */
+static void retry_names(struct bh_ctx *ctx, const char *dir, const char *url, json_t *names)
 {
+    _cleanup_engine_ struct engine *d = NULL;
+    int r = engine_open(ctx, url, clock_mono_ms() + RETRY_MS, &d, NULL);
     json_t *v;
     size_t i;
 
     json_array_foreach (names, i, v)
-        if (retry_gone(dir, d, json_string_value(v)) < 0)
-            return;
+        if (d && r != -ERR_DEADLINE && r != -ERR_CANCELED)
+            r = retry_gone(dir, d, json_string_value(v));
 }
 
-void docker_retry_forget(struct bh_ctx *ctx, struct engine *d, const char *url)
+void docker_retry_forget(struct bh_ctx *ctx, const char *url)
 {
     _cleanup_free_ char *dir = path_join(ctx->state_dir, GONE_DIR);
     _cleanup_json_ json_t *notes = dir ? read_notes(dir) : NULL;
+    json_t *names = json_object_get(notes, url);
 
-    if (notes)
-        retry_names(dir, d, json_object_get(notes, url));
+    if (names)
+        retry_names(ctx, dir, url, names);
 }
 
 static void forget_noted(struct bh_ctx *ctx)
@@ -296,13 +299,9 @@ static void forget_noted(struct bh_ctx *ctx)
     const char *url;
     json_t *names;
 
-    json_object_foreach (notes, url, names) {
-        _cleanup_engine_ struct engine *d = NULL;
-
-        if (clock_until_ms(until) > 0 &&
-            engine_open(ctx, url, clock_mono_ms() + RETRY_MS, &d, NULL) == 0)
-            retry_names(dir, d, names);
-    }
+    json_object_foreach (notes, url, names)
+        if (clock_until_ms(until) > 0)
+            retry_names(ctx, dir, url, names);
 }
 
 /* The snapshot's id of its image; NULL: it is none of ours. An image that somebody made of one has its labels, and another

@@ -112,8 +112,10 @@ int docker_check_image(struct engine *d, const char *image, struct err *e)
                 : err_set(&why, ERR_DATA_LOSS, "the snapshot has no image of an engine");
 
     if (r == -ERR_NOT_FOUND)
-        return err_field(e, ERR_NOT_FOUND, "snapshot",
-                         "snapshot: the engine has its image no more: somebody else removed it");
+        return err_field(
+            e, ERR_NOT_FOUND, "snapshot",
+            "snapshot: the engine has no such image: it is on another engine, or somebody "
+            "else removed it");
     if (r < 0 && e)
         *e = why;
     return r;
