@@ -209,6 +209,31 @@ TEST(a_box_is_gone_with_its_claim_or_its_sandbox)
     T_OK(provider_kubernetes.has_disk(&case_box, &e) < 0);
 }
 
+static json_t *stored(const char *kind, const char *name)
+{
+    return json_object_get(json_object_get(api.objects, kind), name);
+}
+
+TEST(a_claim_that_names_no_sandbox_does_not_prove_that_the_sandbox_is_gone)
+{
+    struct err e = {0};
+
+    begin_pool();
+    put_claim("claim");
+    case_write("box/kubernetes-claim.json",
+               "{\"claim\": \"claim\", \"sandbox\": \"sandbox\", \"name\": \"small-1\"}");
+    (void)json_object_del(stored("sandboxclaims", CASE_POD), "status");
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+    case_write("box/kubernetes-claim.json", "{\"claim\": \"claim\", \"sandbox\": \"sandbox\"}");
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
+    case_write("box/kubernetes-claim.json",
+               "{\"claim\": \"claim\", \"sandbox\": \"sandbox\", \"name\": \"small-1\"}");
+    api_put("sandboxes", new_owned("small-1", "another sandbox", "claim"));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
+    (void)json_object_clear(json_object_get(api.objects, "sandboxes"));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
+}
+
 /* ---- gc ---- */
 
 static bool keeps_none(void *arg, const char *id)

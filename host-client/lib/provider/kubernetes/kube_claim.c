@@ -231,8 +231,8 @@ int kube_wait_claim(const struct provider_box *b, struct kube *k, const struct k
 int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e)
 {
     _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE);
-    _cleanup_json_ json_t *doc =
-        json_pack("{s:s, s:s}", "claim", c->uid, "sandbox", c->sandbox_uid);
+    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s, s:s}", "claim", c->uid, "sandbox",
+                                           c->sandbox_uid, "name", c->sandbox_name);
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     int r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
@@ -241,20 +241,38 @@ int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, 
 }
 
 struct claim_record {
-    const char *claim, *sandbox; /* sandbox "": there was none yet */
+    const char *claim, *sandbox; /* uids; sandbox "": there was none yet */
+    const char *name;            /* of the Sandbox */
 };
 
+/*
+ * A claim that names no Sandbox of its own proves nothing: its controller removes the name from its status while it fails
+ * to tell whose the Sandbox is.
+ */
+static int is_sandbox_there(struct kube *k, const struct claim_record *w, struct err *e)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r;
+
+    if (!is_safe_name(w->name))
+        return err_set(e, ERR_UNAVAILABLE, "the claim of the box names no sandbox");
+    r = find_by_list(k, KUBE_SANDBOXES, w->name, &doc, e);
+    return r == 1 ? str_eq(kube_text(doc, "metadata", "uid"), w->sandbox) : r;
+}
+
 /* A claim or a Sandbox that somebody made anew has none of the box's files. */
-int kube_has_recorded_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e)
+int kube_has_recorded_claim(const struct provider_box *b, struct kube *k,
+                            const struct kube_claim *c, struct err *e)
 {
     static const struct jx_field fields[] = {
         JX(struct claim_record, claim, jx_str, JX_REQUIRED),
         JX(struct claim_record, sandbox, jx_str, JX_REQUIRED),
+        JX(struct claim_record, name, jx_str, 0),
         {0},
     };
     _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE), *text = NULL;
     _cleanup_json_ json_t *doc = NULL;
-    struct claim_record w = {0};
+    struct claim_record w = {.name = ""};
     struct err why = {0};
     size_t len = 0;
     int r =
@@ -271,5 +289,9 @@ int kube_has_recorded_claim(const struct provider_box *b, const struct kube_clai
             *e = why;
         return err_wrap(e, r, "the record of the claim");
     }
-    return str_eq(w.claim, c->uid) && (!*w.sandbox || str_eq(w.sandbox, c->sandbox_uid));
+    if (!str_eq(w.claim, c->uid))
+        return 0;
+    if (c->sandbox || !*w.sandbox)
+        return !*w.sandbox || str_eq(w.sandbox, c->sandbox_uid);
+    return is_sandbox_there(k, &w, e);
 }

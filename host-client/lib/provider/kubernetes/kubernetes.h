@@ -136,8 +136,8 @@ int kube_wait_claim(const struct provider_box *b, struct kube *k, const struct k
                     const struct kube_pod *p, int max_ms, struct err *e);
 /* Records whose files the box has; whether the claim has them still: 1, 0 or an error. */
 int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e);
-int kube_has_recorded_claim(const struct provider_box *b, const struct kube_claim *c,
-                            struct err *e);
+int kube_has_recorded_claim(const struct provider_box *b, struct kube *k,
+                            const struct kube_claim *c, struct err *e);
 
 /* The functions of provider.h for such a box. */
 int kube_pool_check(struct kube *k, struct bh_ctx *ctx, struct spec *spec, struct err *e);
