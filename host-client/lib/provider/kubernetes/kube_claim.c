@@ -42,30 +42,20 @@ static bool is_safe_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n;
 }
 
-/*
- * By a list: an empty one proves that there is no such object. A 404 proves nothing by itself: it may be the whole kind
- * that is not served, for a moment or for good.
- */
-static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
-                        struct err *e)
+int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
+                     struct err *e)
 {
     _cleanup_json_ json_t *list = NULL;
     char query[KUBE_POD_BYTES + 64];
-    struct err why = {0};
     const json_t *items;
     json_t *v;
     size_t i;
     int r;
 
     (void)snprintf(query, sizeof(query), "fieldSelector=metadata.name%%3D%s", name);
-    r = kube_list(k, kind, query, &list, &why);
-    if ((r == -ERR_NOT_FOUND || r == -ERR_UNAVAILABLE) && kube_serves(k, kind, NULL) == 0)
-        return 0;
-    if (r < 0) {
-        if (e)
-            *e = why;
+    r = kube_list(k, kind, query, &list, e);
+    if (r < 0)
         return r;
-    }
     items = json_object_get(list, "items");
     if (!json_is_array(items))
         return err_set(e, ERR_DATA_LOSS, "the cluster's list of objects is none");
@@ -75,6 +65,20 @@ static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, j
             return 1;
         }
     return 0;
+}
+
+/* A 404 proves nothing by itself: it may be the whole kind that is not served, for a moment or for good. */
+static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
+                        struct err *e)
+{
+    struct err why = {0};
+    int r = kube_find_listed(k, kind, name, ret, &why);
+
+    if ((r == -ERR_NOT_FOUND || r == -ERR_UNAVAILABLE) && kube_serves(k, kind, NULL) == 0)
+        return 0;
+    if (r < 0 && e)
+        *e = why;
+    return r;
 }
 
 static bool has_controller(const json_t *doc, const char *uid)

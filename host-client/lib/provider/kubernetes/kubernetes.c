@@ -444,11 +444,37 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     return r;
 }
 
+/*
+ * An empty list proves that the claim is gone, if it is a list of the cluster that the box was made in: there is the Secret
+ * of the last start. Anything else is an error: what is taken for gone is removed.
+ */
+static int has_claim(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_json_ json_t *claim = NULL, *secret = NULL;
+    char name[KUBE_NAME_BYTES];
+    int r;
+
+    kube_name(b, name);
+    r = kube_find_listed(k, KUBE_CLAIMS, name, &claim, e);
+    if (r < 0)
+        return r;
+    if (r == 1) {
+        r = kube_check_labels(b, claim, e);
+        return r < 0 ? r : 1;
+    }
+    r = kube_find(b, k, KUBE_SECRETS, &secret, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    return err_set(e, ERR_UNAVAILABLE,
+                   "the cluster has neither the claim nor the secret '%s': is it the one that the "
+                   "box was made in? (bellhop rm removes boxes whose disks are lost)",
+                   name);
+}
+
 /* A box that keeps nothing (--read-only) has none that could be gone. */
 static int kube_has_disk(struct provider_box *b, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
-    _cleanup_json_ json_t *claim = NULL;
     int r;
 
     if (!*b->spec->engine || (!*b->spec->pool && !kube_has_claim(b->spec)))
@@ -457,7 +483,7 @@ static int kube_has_disk(struct provider_box *b, struct err *e)
     if (r < 0)
         return r;
     kube_set_patience(k, PATIENCE_MS);
-    return *b->spec->pool ? kube_pool_has_disk(b, k, e) : kube_find(b, k, KUBE_CLAIMS, &claim, e);
+    return *b->spec->pool ? kube_pool_has_disk(b, k, e) : has_claim(b, k, e);
 }
 
 /* ---- the end of a run ---- */
