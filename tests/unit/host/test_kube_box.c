@@ -139,6 +139,43 @@ TEST(an_object_whose_deletion_hangs_does_not_hold_the_others)
     T_INT(api_count("networkpolicies"), 1);
 }
 
+/* ---- its cluster ---- */
+
+static const char two_clusters[] =
+    "{\"current-context\": \"%s\", \"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
+    "\"https://127.0.0.1:1\"}}], \"users\": [{\"name\": \"u\", \"user\": {\"token\": \"t\"}}], "
+    "\"contexts\": [{\"name\": \"one\", \"context\": {\"cluster\": \"k\", \"user\": \"u\", "
+    "\"namespace\": "
+    "\"boxes\"}}, {\"name\": \"a&b\", \"context\": {\"cluster\": \"k\", \"user\": \"u\"}}]}";
+
+/* A new box with that current context has that engine. */
+static void choose_with(const char *current, const char *engine)
+{
+    char text[1024];
+    struct err e = {0};
+
+    (void)snprintf(text, sizeof(text), two_clusters, current);
+    case_write("config", text);
+    case_spec.engine = strdup("");
+    (void)provider_kubernetes.check(&case_ctx, &case_spec, &e); /* nobody may answer */
+    T_STR(case_spec.engine, engine);
+    free(case_spec.engine);
+}
+
+TEST(a_box_stays_with_its_context_when_another_one_becomes_the_current_one)
+{
+    case_begin();
+    case_ctx.kubeconfig = (char *)"config";
+    case_spec.privilege = strdup("strict"); /* check() replaces it */
+    choose_with("one", "kubeconfig:config?context=one&namespace=boxes");
+    choose_with("a&b", "kubeconfig:config?namespace=default"); /* it cannot be named */
+    case_ctx.kube_context = (char *)"one";
+    case_ctx.kube_namespace = (char *)"mine";
+    choose_with("a&b", "kubeconfig:config?context=one&namespace=mine");
+    case_ctx.kubeconfig = (char *)"proxy:api";
+    choose_with("one", "proxy:api?context=one&namespace=mine");
+}
+
 /* ---- retries ---- */
 
 static struct {

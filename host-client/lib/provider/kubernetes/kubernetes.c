@@ -115,18 +115,32 @@ static int try_objects(struct kube *k, struct bh_ctx *ctx, struct spec *spec, st
     return r;
 }
 
+/* The cluster of a new box, for its whole life. */
+static int choose_engine(struct bh_ctx *ctx, struct spec *spec, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_free_ char *engine = NULL;
+    char *pinned = NULL;
+    int r = kube_choose(ctx, &engine, e);
+
+    if (r == 0)
+        r = kube_open(ctx, engine, clock_mono_ms() + PROVIDER_MS, &k, e);
+    if (r == 0)
+        r = kube_pin(k, &pinned, e);
+    if (r < 0)
+        return r;
+    free(spec->engine);
+    spec->engine = pinned;
+    return 0;
+}
+
 static int kube_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
-    char *engine = NULL;
-    int r = *spec->engine ? 0 : kube_choose(ctx, &engine, e);
+    int r = *spec->engine ? 0 : choose_engine(ctx, spec, e);
 
     if (r < 0)
         return r;
-    if (engine) {
-        free(spec->engine);
-        spec->engine = engine;
-    }
     if (spec->asked & SPEC_ASKED_PRIVILEGE && !str_eq(spec->privilege, "strict"))
         return err_field(e, ERR_UNIMPLEMENTED, "privilege",
                          "privilege: Pod Security 'restricted' allows 'strict' alone");
