@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "lib/provider/kubernetes/kube_watch.h"
 #include "lib/provider/provider.h"
 
 static const char case_manifest[] =
@@ -518,6 +519,26 @@ TEST(a_watch_that_is_cut_goes_on_from_its_bookmark_and_tells_the_change)
     T_OK(!is_readable(fd, 0));
     api_send_event(api_wait_watch(n + 1), "{\"type\":\"MODIFIED\",\"object\":{}}");
     T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}
+
+/* A pod of a pool has the name of its Sandbox. */
+TEST(a_watch_of_an_object_with_a_long_name_goes_on_with_that_name)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    char name[201] = "", wanted[256];
+    struct err e = {0};
+    int fd = -1;
+
+    memset(name, 'a', sizeof(name) - 1);
+    (void)snprintf(wanted, sizeof(wanted), "metadata.name%%3D%s", name);
+    begin_box();
+    api.answer = note_watch;
+    T_INT(kube_open(&case_ctx, "proxy:api", clock_mono_ms() + 60000, &k, &e), 0);
+    T_INT(kube_watch(k, KUBE_PODS, name, "1", &fd, &e), 0);
+    T_INT(shutdown(api_wait_watch(1), SHUT_RDWR), 0);
+    (void)api_wait_watch(2);
+    T_OK(strstr(watched, wanted));
     (void)close(fd);
 }
 
