@@ -224,6 +224,8 @@ TEST(a_claim_that_names_no_sandbox_does_not_prove_that_the_sandbox_is_gone)
                "{\"claim\": \"claim\", \"sandbox\": \"sandbox\", \"name\": \"small-1\"}");
     (void)json_object_del(stored("sandboxclaims", CASE_POD), "status");
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+    api_put("sandboxes", new_owned("small-1", "sandbox", "nobody"));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
     case_write("box/kubernetes-claim.json", "{\"claim\": \"claim\", \"sandbox\": \"sandbox\"}");
     T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
     case_write("box/kubernetes-claim.json",
@@ -232,6 +234,22 @@ TEST(a_claim_that_names_no_sandbox_does_not_prove_that_the_sandbox_is_gone)
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
     (void)json_object_clear(json_object_get(api.objects, "sandboxes"));
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
+}
+
+/* Else a stop would leave its pod running. */
+TEST(a_sandbox_is_stopped_also_while_its_claim_does_not_name_it)
+{
+    struct err e = {0};
+
+    begin_pool();
+    put_claim("claim");
+    put_pod("pod", "sandbox");
+    case_write("box/kubernetes-claim.json",
+               "{\"claim\": \"claim\", \"sandbox\": \"sandbox\", \"name\": \"small-1\"}");
+    (void)json_object_del(stored("sandboxclaims", CASE_POD), "status");
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_INT(api_calls("PATCH"), 1);
+    T_INT(api_count("pods"), 0);
 }
 
 /* ---- gc ---- */

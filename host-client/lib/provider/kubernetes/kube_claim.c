@@ -31,6 +31,48 @@ void kube_claim_done(struct kube_claim *c)
     *c = (struct kube_claim){0};
 }
 
+/* ---- the record's reading ---- */
+
+struct claim_record {
+    const char *claim, *sandbox; /* uids; sandbox "": there was none yet */
+    const char *name;            /* of the Sandbox */
+    json_t *doc;                 /* owns the strings */
+};
+
+static void claim_record_done(struct claim_record *w)
+{
+    json_decref(w->doc);
+}
+#define _cleanup_claim_record_ __attribute__((cleanup(claim_record_done)))
+
+/* 1, 0: there is none, or an error. */
+static int read_claim_record(const struct provider_box *b, struct claim_record *ret, struct err *e)
+{
+    static const struct jx_field fields[] = {
+        JX(struct claim_record, claim, jx_str, JX_REQUIRED),
+        JX(struct claim_record, sandbox, jx_str, JX_REQUIRED),
+        JX(struct claim_record, name, jx_str, 0),
+        {0},
+    };
+    _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE), *text = NULL;
+    struct err why = {0};
+    size_t len = 0;
+    int r =
+        path ? io_read_file(AT_FDCWD, path, CLAIM_FILE_BYTES, &text, &len, &why) : err_oom(&why);
+
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = jx_parse(text, len, &ret->doc, &why);
+    if (r == 0)
+        r = jx_decode(ret->doc, fields, ret, &why);
+    if (r == 0)
+        return 1;
+    if (e)
+        *e = why;
+    return err_wrap(e, r, "the record of the claim");
+}
+
 /* ---- finding ---- */
 
 /* A name from an answer goes into paths. */
@@ -92,9 +134,9 @@ static bool has_controller(const json_t *doc, const char *uid)
     return false;
 }
 
-static int find_sandbox(struct kube *k, struct kube_claim *c, struct err *e)
+/* The claim's own of that name, if there is one. */
+static int find_sandbox(struct kube *k, const char *name, struct kube_claim *c, struct err *e)
 {
-    const char *name = kube_text(c->doc, "status", "sandbox", "name");
     json_t *doc = NULL;
     int r;
 
@@ -115,6 +157,7 @@ int kube_find_claim(const struct provider_box *b, struct kube *k, struct kube_cl
                     struct err *e)
 {
     _cleanup_kube_claim_ struct kube_claim c = {.uid = "", .sandbox_uid = "", .sandbox_name = ""};
+    _cleanup_claim_record_ struct claim_record w = {.name = ""};
     char name[KUBE_NAME_BYTES];
     int r;
 
@@ -125,7 +168,9 @@ int kube_find_claim(const struct provider_box *b, struct kube *k, struct kube_cl
     r = kube_check_labels(b, c.doc, e);
     c.uid = kube_text(c.doc, "metadata", "uid");
     if (r == 0)
-        r = find_sandbox(k, &c, e);
+        r = find_sandbox(k, kube_text(c.doc, "status", "sandbox", "name"), &c, e);
+    if (r == 0 && !c.sandbox && read_claim_record(b, &w, NULL) == 1)
+        r = find_sandbox(k, w.name, &c, e);
     if (r < 0)
         return r;
     kube_claim_done(ret);
@@ -244,15 +289,7 @@ int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, 
     return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
 }
 
-struct claim_record {
-    const char *claim, *sandbox; /* uids; sandbox "": there was none yet */
-    const char *name;            /* of the Sandbox */
-};
-
-/*
- * A claim that names no Sandbox of its own proves nothing: its controller removes the name from its status while it fails
- * to tell whose the Sandbox is.
- */
+/* A claim that has none proves nothing: its controller removes the name also while it fails to tell whose the Sandbox is. */
 static int is_sandbox_there(struct kube *k, const struct claim_record *w, struct err *e)
 {
     _cleanup_json_ json_t *doc = NULL;
@@ -268,31 +305,11 @@ static int is_sandbox_there(struct kube *k, const struct claim_record *w, struct
 int kube_has_recorded_claim(const struct provider_box *b, struct kube *k,
                             const struct kube_claim *c, struct err *e)
 {
-    static const struct jx_field fields[] = {
-        JX(struct claim_record, claim, jx_str, JX_REQUIRED),
-        JX(struct claim_record, sandbox, jx_str, JX_REQUIRED),
-        JX(struct claim_record, name, jx_str, 0),
-        {0},
-    };
-    _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE), *text = NULL;
-    _cleanup_json_ json_t *doc = NULL;
-    struct claim_record w = {.name = ""};
-    struct err why = {0};
-    size_t len = 0;
-    int r =
-        path ? io_read_file(AT_FDCWD, path, CLAIM_FILE_BYTES, &text, &len, &why) : err_oom(&why);
+    _cleanup_claim_record_ struct claim_record w = {.name = ""};
+    int r = read_claim_record(b, &w, e);
 
-    if (r == -ERR_NOT_FOUND) /* a crash came between the claim and its record */
-        return 1;
-    if (r == 0)
-        r = jx_parse(text, len, &doc, &why);
-    if (r == 0)
-        r = jx_decode(doc, fields, &w, &why);
-    if (r < 0) {
-        if (e)
-            *e = why;
-        return err_wrap(e, r, "the record of the claim");
-    }
+    if (r <= 0) /* none: a crash came between the claim and its record */
+        return r < 0 ? r : 1;
     if (!str_eq(w.claim, c->uid))
         return 0;
     if (c->sandbox || !*w.sandbox)
