@@ -338,7 +338,7 @@ TEST(a_box_is_gone_with_its_claim)
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
 }
 
-/* What is taken for gone is removed, and its claim with it. */
+/* A box that is taken for gone is removed, and its claim with it. */
 TEST(a_404_or_another_cluster_does_not_prove_that_a_claim_is_gone)
 {
     struct err e = {0};

@@ -289,7 +289,7 @@ int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, 
     return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
 }
 
-/* A claim that has none proves nothing: its controller removes the name also while it fails to tell whose the Sandbox is. */
+/* A claim without one proves nothing: its controller removes the name also if it cannot tell whose it is. */
 static int is_sandbox_there(struct kube *k, const struct claim_record *w, struct err *e)
 {
     _cleanup_json_ json_t *doc = NULL;

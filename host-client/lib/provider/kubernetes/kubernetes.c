@@ -459,8 +459,8 @@ static int kube_destroy(struct provider_box *b, struct err *e)
 }
 
 /*
- * An empty list proves that the claim is gone, if it is a list of the cluster that the box was made in: there is the Secret
- * of the last start. Anything else is an error: what is taken for gone is removed.
+ * An empty list proves that the claim is gone, if it is a list of the box's own cluster: that has the Secret of the last
+ * start. Anything else is an error: a box that is taken for gone is removed.
  */
 static int has_claim(const struct provider_box *b, struct kube *k, struct err *e)
 {
