@@ -346,12 +346,26 @@ TEST(a_404_or_another_cluster_does_not_prove_that_a_claim_is_gone)
     begin_started();
     T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
     fail_calls("GET", CLAIM_CALL, 1, (struct kube_answer){404});
-    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_NOT_FOUND);
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
     clear_kind("persistentvolumeclaims");
     clear_kind("secrets");
     T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
     T_OK(strstr(e.message, "made in"));
+}
+
+TEST(a_404_of_a_gateway_is_no_end_of_the_box)
+{
+    struct err e = {0};
+
+    begin_started();
+    fail_calls("GET", "/pods", 2, (struct kube_answer){404});
+    T_INT(find_box(&e), -ERR_UNAVAILABLE);
+    T_INT(find_box(&e), 1);
+    fail_calls("GET", "/pods", 1, (struct kube_answer){404});
+    T_INT(find_box(&e), -ERR_UNAVAILABLE);
+    clear_kind("pods");
+    T_INT(find_box(&e), 0);
 }
 
 TEST(a_reason_that_cannot_be_read_is_said_to_be_unreadable)

@@ -102,8 +102,8 @@ TEST(a_404_of_the_kind_does_not_prove_that_a_claim_is_gone)
     begin_pool();
     put_claim("claim");
     api.answer = lose_claims_for_a_moment;
-    T_INT(provider_kubernetes.destroy(&case_box, &e), -ERR_NOT_FOUND);
-    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_NOT_FOUND);
+    T_INT(provider_kubernetes.destroy(&case_box, &e), -ERR_UNAVAILABLE);
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
     api.answer = lose_everything;
     T_OK(provider_kubernetes.destroy(&case_box, &e) < 0);
     T_INT(api_count("sandboxclaims"), 1);

@@ -89,15 +89,21 @@ int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json
 {
     _cleanup_json_ json_t *list = NULL;
     char query[KUBE_POD_BYTES + 64];
+    struct err why = {0};
     const json_t *items;
     json_t *v;
     size_t i;
     int r;
 
     (void)snprintf(query, sizeof(query), "fieldSelector=metadata.name%%3D%s", name);
-    r = kube_list(k, kind, query, &list, e);
-    if (r < 0)
+    r = kube_list(k, kind, query, &list, &why);
+    if (r == -ERR_NOT_FOUND) /* it would be taken for an answer about the box */
+        return err_set(e, ERR_UNAVAILABLE, "the cluster does not list: %.400s", why.message);
+    if (r < 0) {
+        if (e)
+            *e = why;
         return r;
+    }
     items = json_object_get(list, "items");
     if (!json_is_array(items))
         return err_set(e, ERR_DATA_LOSS, "the cluster's list of objects is none");
@@ -116,7 +122,7 @@ static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, j
     struct err why = {0};
     int r = kube_find_listed(k, kind, name, ret, &why);
 
-    if ((r == -ERR_NOT_FOUND || r == -ERR_UNAVAILABLE) && kube_serves(k, kind, NULL) == 0)
+    if (r == -ERR_UNAVAILABLE && kube_serves(k, kind, NULL) == 0)
         return 0;
     if (r < 0 && e)
         *e = why;

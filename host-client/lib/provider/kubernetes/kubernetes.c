@@ -178,6 +178,23 @@ static int kube_prepare(struct provider_box *b, struct err *e)
 
 /* ---- find ---- */
 
+/* A gateway that does not reach its cluster may answer 404, too, and a box that has ended is stopped: the list decides. */
+static int check_pod_is_gone(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    struct kube_recorded w = {0};
+    char name[KUBE_NAME_BYTES];
+    int r = kube_read_record(b, &w, e);
+
+    kube_name(b, name);
+    if (r < 0 || (*b->spec->pool && !*w.pod))
+        return r < 0 ? r : 0;
+    r = kube_find_listed(k, KUBE_PODS, *w.pod ? w.pod : name, &doc, e);
+    if (r != 1 || (*w.uid && !str_eq(kube_text(doc, "metadata", "uid"), w.uid)))
+        return r < 0 ? r : 0;
+    return err_set(e, ERR_UNAVAILABLE, "the cluster does not find the pod, and lists it");
+}
+
 static int kube_provider_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
@@ -191,7 +208,7 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     if (r == 0)
         r = kube_find_own_pod(b, k, &p, e);
     if (r != 1)
-        return r;
+        return r < 0 ? r : check_pod_is_gone(b, k, e);
     kube_note_end(b, &p);
     if (p.is_running && !p.is_ready && !p.is_ending)
         return kube_node_is_lost(&p, e);
