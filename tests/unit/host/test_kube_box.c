@@ -113,6 +113,7 @@ TEST(gc_says_so_when_pages_or_time_run_out)
     T_INT(api_count("secrets"), 65);
     T_INT(kube_sweep_within(&case_ctx, &no_time, keeps_none, NULL, NULL, NULL, &e), -ERR_DEADLINE);
     T_OK(strstr(e.message, "not all of them"));
+    T_INT(api_calls("GET /api/v1/namespaces/default/pods"), 1);
     T_INT(api_count("secrets"), 65);
 }
 
