@@ -196,8 +196,8 @@ static inline void api_do(const struct kube_call *c, struct kube_answer *a)
     json_t *found;
 
     if (strcmp(c->path, "/apis") == 0) {
-        *a = (struct kube_answer){200, .body = json_pack("{s:s, s:[]}", "kind", "APIGroupList",
-                                                         "groups")};
+        *a = (struct kube_answer){
+            200, .body = json_pack("{s:s, s:[]}", "kind", "APIGroupList", "groups")};
         return;
     }
     api_place(c->path, kind, name, rest);

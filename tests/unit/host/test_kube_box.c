@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "lib/provider/kubernetes/kube_watch.h"
 #include "lib/provider/provider.h"
 
 static const char case_manifest[] =
@@ -112,6 +113,7 @@ TEST(gc_says_so_when_pages_or_time_run_out)
     T_INT(api_count("secrets"), 65);
     T_INT(kube_sweep_within(&case_ctx, &no_time, keeps_none, NULL, NULL, NULL, &e), -ERR_DEADLINE);
     T_OK(strstr(e.message, "not all of them"));
+    T_INT(api_calls("GET /api/v1/namespaces/default/pods"), 1);
     T_INT(api_count("secrets"), 65);
 }
 
@@ -137,6 +139,43 @@ TEST(an_object_whose_deletion_hangs_does_not_hold_the_others)
         t_fail(__FILE__, __LINE__, "%s", e.message);
     T_INT(api_count("secrets"), 1);
     T_INT(api_count("networkpolicies"), 1);
+}
+
+/* ---- its cluster ---- */
+
+static const char two_clusters[] =
+    "{\"current-context\": \"%s\", \"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
+    "\"https://127.0.0.1:1\"}}], \"users\": [{\"name\": \"u\", \"user\": {\"token\": \"t\"}}], "
+    "\"contexts\": [{\"name\": \"one\", \"context\": {\"cluster\": \"k\", \"user\": \"u\", "
+    "\"namespace\": "
+    "\"boxes\"}}, {\"name\": \"a&b\", \"context\": {\"cluster\": \"k\", \"user\": \"u\"}}]}";
+
+/* A new box with that current context has that engine. */
+static void choose_with(const char *current, const char *engine)
+{
+    char text[1024];
+    struct err e = {0};
+
+    (void)snprintf(text, sizeof(text), two_clusters, current);
+    case_write("config", text);
+    case_spec.engine = strdup("");
+    (void)provider_kubernetes.check(&case_ctx, &case_spec, &e); /* nobody may answer */
+    T_STR(case_spec.engine, engine);
+    free(case_spec.engine);
+}
+
+TEST(a_box_stays_with_its_context_when_another_one_becomes_the_current_one)
+{
+    case_begin();
+    case_ctx.kubeconfig = (char *)"config";
+    case_spec.privilege = strdup("strict"); /* check() replaces it */
+    choose_with("one", "kubeconfig:config?context=one&namespace=boxes");
+    choose_with("a&b", "kubeconfig:config?namespace=default"); /* it cannot be named */
+    case_ctx.kube_context = (char *)"one";
+    case_ctx.kube_namespace = (char *)"mine";
+    choose_with("a&b", "kubeconfig:config?context=one&namespace=mine");
+    case_ctx.kubeconfig = (char *)"proxy:api";
+    choose_with("one", "proxy:api?context=one&namespace=mine");
 }
 
 /* ---- retries ---- */
@@ -245,7 +284,8 @@ TEST(a_start_ends_with_the_last_failure_when_its_time_is_over)
     struct err e = {0};
 
     begin_box();
-    case_box.deadline_mono_ms = clock_mono_ms() + 2000;
+    /* The last call has more than a second of it. */
+    case_box.deadline_mono_ms = clock_mono_ms() + 5500;
     fail_calls("POST", "/pods", 1000, (struct kube_answer){503});
     T_INT(start_box(&e), -ERR_UNAVAILABLE);
     T_OK(strstr(e.message, "the server says no"));
@@ -274,19 +314,59 @@ TEST(a_record_that_cannot_be_read_is_an_error_and_no_end)
     T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 1);
 }
 
+#define CLAIM_CALL "/persistentvolumeclaims"
+
+static void clear_kind(const char *kind)
+{
+    (void)pthread_mutex_lock(&api.lock);
+    (void)json_object_clear(api_kind(kind));
+    (void)pthread_mutex_unlock(&api.lock);
+}
+
 TEST(a_box_is_gone_with_its_claim)
 {
     struct err e = {0};
 
     begin_started();
-    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0); /* it was never prepared */
     T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
-    fail_calls("GET", "/persistentvolumeclaims/", 2, (struct kube_answer){503});
+    fail_calls("GET", CLAIM_CALL, 2, (struct kube_answer){503});
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
-    fail_calls("GET", "/persistentvolumeclaims/", 1, (struct kube_answer){403});
-    T_OK(provider_kubernetes.has_disk(&case_box, &e) < 0);
+    fail_calls("GET", CLAIM_CALL, 1, (struct kube_answer){403});
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_DENIED);
+    clear_kind("persistentvolumeclaims");
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
     case_spec.read_only = true;
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+}
+
+/* A box that is taken for gone is removed, and its claim with it. */
+TEST(a_404_or_another_cluster_does_not_prove_that_a_claim_is_gone)
+{
+    struct err e = {0};
+
+    begin_started();
+    T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
+    fail_calls("GET", CLAIM_CALL, 1, (struct kube_answer){404});
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+    clear_kind("persistentvolumeclaims");
+    clear_kind("secrets");
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "made in"));
+}
+
+TEST(a_404_of_a_gateway_is_no_end_of_the_box)
+{
+    struct err e = {0};
+
+    begin_started();
+    fail_calls("GET", "/pods", 2, (struct kube_answer){404});
+    T_INT(find_box(&e), -ERR_UNAVAILABLE);
+    T_INT(find_box(&e), 1);
+    fail_calls("GET", "/pods", 1, (struct kube_answer){404});
+    T_INT(find_box(&e), -ERR_UNAVAILABLE);
+    clear_kind("pods");
+    T_INT(find_box(&e), 0);
 }
 
 TEST(a_reason_that_cannot_be_read_is_said_to_be_unreadable)
@@ -454,6 +534,26 @@ TEST(a_watch_that_is_cut_goes_on_from_its_bookmark_and_tells_the_change)
     T_OK(!is_readable(fd, 0));
     api_send_event(api_wait_watch(n + 1), "{\"type\":\"MODIFIED\",\"object\":{}}");
     T_OK(is_readable(fd, 60000));
+    (void)close(fd);
+}
+
+/* A pod of a pool has the name of its Sandbox. */
+TEST(a_watch_of_an_object_with_a_long_name_goes_on_with_that_name)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    char name[201] = "", wanted[256];
+    struct err e = {0};
+    int fd = -1;
+
+    memset(name, 'a', sizeof(name) - 1);
+    (void)snprintf(wanted, sizeof(wanted), "metadata.name%%3D%s", name);
+    begin_box();
+    api.answer = note_watch;
+    T_INT(kube_open(&case_ctx, "proxy:api", clock_mono_ms() + 60000, &k, &e), 0);
+    T_INT(kube_watch(k, KUBE_PODS, name, "1", &fd, &e), 0);
+    T_INT(shutdown(api_wait_watch(1), SHUT_RDWR), 0);
+    (void)api_wait_watch(2);
+    T_OK(strstr(watched, wanted));
     (void)close(fd);
 }
 

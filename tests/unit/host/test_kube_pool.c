@@ -102,8 +102,8 @@ TEST(a_404_of_the_kind_does_not_prove_that_a_claim_is_gone)
     begin_pool();
     put_claim("claim");
     api.answer = lose_claims_for_a_moment;
-    T_INT(provider_kubernetes.destroy(&case_box, &e), -ERR_NOT_FOUND);
-    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_NOT_FOUND);
+    T_INT(provider_kubernetes.destroy(&case_box, &e), -ERR_UNAVAILABLE);
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
     api.answer = lose_everything;
     T_OK(provider_kubernetes.destroy(&case_box, &e) < 0);
     T_INT(api_count("sandboxclaims"), 1);
@@ -207,6 +207,49 @@ TEST(a_box_is_gone_with_its_claim_or_its_sandbox)
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
     case_write("box/kubernetes-claim.json", "{\"claim\"");
     T_OK(provider_kubernetes.has_disk(&case_box, &e) < 0);
+}
+
+static json_t *stored(const char *kind, const char *name)
+{
+    return json_object_get(json_object_get(api.objects, kind), name);
+}
+
+TEST(a_claim_that_names_no_sandbox_does_not_prove_that_the_sandbox_is_gone)
+{
+    struct err e = {0};
+
+    begin_pool();
+    put_claim("claim");
+    case_write("box/kubernetes-claim.json",
+               "{\"claim\": \"claim\", \"sandbox\": \"sandbox\", \"name\": \"small-1\"}");
+    (void)json_object_del(stored("sandboxclaims", CASE_POD), "status");
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+    api_put("sandboxes", new_owned("small-1", "sandbox", "nobody"));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+    case_write("box/kubernetes-claim.json", "{\"claim\": \"claim\", \"sandbox\": \"sandbox\"}");
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
+    case_write("box/kubernetes-claim.json",
+               "{\"claim\": \"claim\", \"sandbox\": \"sandbox\", \"name\": \"small-1\"}");
+    api_put("sandboxes", new_owned("small-1", "another sandbox", "claim"));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
+    (void)json_object_clear(json_object_get(api.objects, "sandboxes"));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
+}
+
+/* Else a stop would leave its pod running. */
+TEST(a_sandbox_is_stopped_also_while_its_claim_does_not_name_it)
+{
+    struct err e = {0};
+
+    begin_pool();
+    put_claim("claim");
+    put_pod("pod", "sandbox");
+    case_write("box/kubernetes-claim.json",
+               "{\"claim\": \"claim\", \"sandbox\": \"sandbox\", \"name\": \"small-1\"}");
+    (void)json_object_del(stored("sandboxclaims", CASE_POD), "status");
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_INT(api_calls("PATCH"), 1);
+    T_INT(api_count("pods"), 0);
 }
 
 /* ---- gc ---- */

@@ -31,6 +31,48 @@ void kube_claim_done(struct kube_claim *c)
     *c = (struct kube_claim){0};
 }
 
+/* ---- the record's reading ---- */
+
+struct claim_record {
+    const char *claim, *sandbox; /* uids; sandbox "": there was none yet */
+    const char *name;            /* of the Sandbox */
+    json_t *doc;                 /* owns the strings */
+};
+
+static void claim_record_done(struct claim_record *w)
+{
+    json_decref(w->doc);
+}
+#define _cleanup_claim_record_ __attribute__((cleanup(claim_record_done)))
+
+/* 1, 0: there is none, or an error. */
+static int read_claim_record(const struct provider_box *b, struct claim_record *ret, struct err *e)
+{
+    static const struct jx_field fields[] = {
+        JX(struct claim_record, claim, jx_str, JX_REQUIRED),
+        JX(struct claim_record, sandbox, jx_str, JX_REQUIRED),
+        JX(struct claim_record, name, jx_str, 0),
+        {0},
+    };
+    _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE), *text = NULL;
+    struct err why = {0};
+    size_t len = 0;
+    int r =
+        path ? io_read_file(AT_FDCWD, path, CLAIM_FILE_BYTES, &text, &len, &why) : err_oom(&why);
+
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = jx_parse(text, len, &ret->doc, &why);
+    if (r == 0)
+        r = jx_decode(ret->doc, fields, ret, &why);
+    if (r == 0)
+        return 1;
+    if (e)
+        *e = why;
+    return err_wrap(e, r, "the record of the claim");
+}
+
 /* ---- finding ---- */
 
 /* A name from an answer goes into paths. */
@@ -42,12 +84,8 @@ static bool is_safe_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n;
 }
 
-/*
- * By a list: an empty one proves that there is no such object. A 404 proves nothing by itself: it may be the whole kind
- * that is not served, for a moment or for good.
- */
-static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
-                        struct err *e)
+int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
+                     struct err *e)
 {
     _cleanup_json_ json_t *list = NULL;
     char query[KUBE_POD_BYTES + 64];
@@ -59,8 +97,8 @@ static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, j
 
     (void)snprintf(query, sizeof(query), "fieldSelector=metadata.name%%3D%s", name);
     r = kube_list(k, kind, query, &list, &why);
-    if ((r == -ERR_NOT_FOUND || r == -ERR_UNAVAILABLE) && kube_serves(k, kind, NULL) == 0)
-        return 0;
+    if (r == -ERR_NOT_FOUND) /* it would be taken for an answer about the box */
+        return err_set(e, ERR_UNAVAILABLE, "the cluster does not list: %.400s", why.message);
     if (r < 0) {
         if (e)
             *e = why;
@@ -77,6 +115,20 @@ static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, j
     return 0;
 }
 
+/* A 404 proves nothing by itself: it may be the whole kind that is not served, for a moment or for good. */
+static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
+                        struct err *e)
+{
+    struct err why = {0};
+    int r = kube_find_listed(k, kind, name, ret, &why);
+
+    if (r == -ERR_UNAVAILABLE && kube_serves(k, kind, NULL) == 0)
+        return 0;
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
 static bool has_controller(const json_t *doc, const char *uid)
 {
     const json_t *list = json_object_get(json_object_get(doc, "metadata"), "ownerReferences"), *v;
@@ -88,9 +140,9 @@ static bool has_controller(const json_t *doc, const char *uid)
     return false;
 }
 
-static int find_sandbox(struct kube *k, struct kube_claim *c, struct err *e)
+/* The claim's own of that name, if there is one. */
+static int find_sandbox(struct kube *k, const char *name, struct kube_claim *c, struct err *e)
 {
-    const char *name = kube_text(c->doc, "status", "sandbox", "name");
     json_t *doc = NULL;
     int r;
 
@@ -111,6 +163,7 @@ int kube_find_claim(const struct provider_box *b, struct kube *k, struct kube_cl
                     struct err *e)
 {
     _cleanup_kube_claim_ struct kube_claim c = {.uid = "", .sandbox_uid = "", .sandbox_name = ""};
+    _cleanup_claim_record_ struct claim_record w = {.name = ""};
     char name[KUBE_NAME_BYTES];
     int r;
 
@@ -121,7 +174,9 @@ int kube_find_claim(const struct provider_box *b, struct kube *k, struct kube_cl
     r = kube_check_labels(b, c.doc, e);
     c.uid = kube_text(c.doc, "metadata", "uid");
     if (r == 0)
-        r = find_sandbox(k, &c, e);
+        r = find_sandbox(k, kube_text(c.doc, "status", "sandbox", "name"), &c, e);
+    if (r == 0 && !c.sandbox && read_claim_record(b, &w, NULL) == 1)
+        r = find_sandbox(k, w.name, &c, e);
     if (r < 0)
         return r;
     kube_claim_done(ret);
@@ -231,8 +286,8 @@ int kube_wait_claim(const struct provider_box *b, struct kube *k, const struct k
 int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e)
 {
     _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE);
-    _cleanup_json_ json_t *doc =
-        json_pack("{s:s, s:s}", "claim", c->uid, "sandbox", c->sandbox_uid);
+    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s, s:s}", "claim", c->uid, "sandbox",
+                                           c->sandbox_uid, "name", c->sandbox_name);
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
     int r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
@@ -240,36 +295,30 @@ int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, 
     return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
 }
 
-struct claim_record {
-    const char *claim, *sandbox; /* sandbox "": there was none yet */
-};
+/* A claim without one proves nothing: its controller removes the name also if it cannot tell whose it is. */
+static int is_sandbox_there(struct kube *k, const struct claim_record *w, struct err *e)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    int r;
+
+    if (!is_safe_name(w->name))
+        return err_set(e, ERR_UNAVAILABLE, "the claim of the box names no sandbox");
+    r = find_by_list(k, KUBE_SANDBOXES, w->name, &doc, e);
+    return r == 1 ? str_eq(kube_text(doc, "metadata", "uid"), w->sandbox) : r;
+}
 
 /* A claim or a Sandbox that somebody made anew has none of the box's files. */
-int kube_has_recorded_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e)
+int kube_has_recorded_claim(const struct provider_box *b, struct kube *k,
+                            const struct kube_claim *c, struct err *e)
 {
-    static const struct jx_field fields[] = {
-        JX(struct claim_record, claim, jx_str, JX_REQUIRED),
-        JX(struct claim_record, sandbox, jx_str, JX_REQUIRED),
-        {0},
-    };
-    _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE), *text = NULL;
-    _cleanup_json_ json_t *doc = NULL;
-    struct claim_record w = {0};
-    struct err why = {0};
-    size_t len = 0;
-    int r =
-        path ? io_read_file(AT_FDCWD, path, CLAIM_FILE_BYTES, &text, &len, &why) : err_oom(&why);
+    _cleanup_claim_record_ struct claim_record w = {.name = ""};
+    int r = read_claim_record(b, &w, e);
 
-    if (r == -ERR_NOT_FOUND) /* a crash came between the claim and its record */
-        return 1;
-    if (r == 0)
-        r = jx_parse(text, len, &doc, &why);
-    if (r == 0)
-        r = jx_decode(doc, fields, &w, &why);
-    if (r < 0) {
-        if (e)
-            *e = why;
-        return err_wrap(e, r, "the record of the claim");
-    }
-    return str_eq(w.claim, c->uid) && (!*w.sandbox || str_eq(w.sandbox, c->sandbox_uid));
+    if (r <= 0) /* none: a crash came between the claim and its record */
+        return r < 0 ? r : 1;
+    if (!str_eq(w.claim, c->uid))
+        return 0;
+    if (c->sandbox || !*w.sandbox)
+        return !*w.sandbox || str_eq(w.sandbox, c->sandbox_uid);
+    return is_sandbox_there(k, &w, e);
 }

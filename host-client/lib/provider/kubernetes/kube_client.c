@@ -254,6 +254,31 @@ const char *kube_engine(const struct kube *k)
     return k->engine;
 }
 
+/* A context whose name cannot stand in the address is not named. */
+static int add_missing(struct buf *b, const char *key, const char *value, struct err *e)
+{
+    _cleanup_free_ char *given = NULL;
+    int r = engine_value(b->data, key, &given, e);
+
+    return r < 0 || given || !value || strpbrk(value, "&?") ? r : add_value(b, key, value, e);
+}
+
+int kube_pin(const struct kube *k, char **ret, struct err *e)
+{
+    _cleanup_buf_ struct buf b;
+    int r;
+
+    buf_init(&b, KUBE_PATH_BYTES);
+    r = buf_addf(&b, e, "%s", k->engine);
+    if (r == 0 && k->way == KUBE_BY_CONFIG)
+        r = add_missing(&b, "context", k->config.context, e);
+    if (r == 0 && k->way == KUBE_BY_CONFIG)
+        r = add_missing(&b, "namespace", k->namespace, e);
+    if (r == 0)
+        *ret = buf_take(&b);
+    return r;
+}
+
 const char *kube_namespace(const struct kube *k)
 {
     return k->namespace;

@@ -59,6 +59,11 @@ static inline void kube_free_p(struct kube **k)
 #define _cleanup_kube_ __attribute__((cleanup(kube_free_p)))
 
 const char *kube_engine(const struct kube *k); /* as kube_open() got it */
+/*
+ * The same with the context and the namespace of the kubeconfig by name: another current context leads no box to another
+ * cluster. free() it.
+ */
+int kube_pin(const struct kube *k, char **ret, struct err *e);
 const char *kube_namespace(const struct kube *k);
 const char *kube_registry(const struct kube *k); /* the prefix of our images' names */
 enum kube_reach kube_reach(const struct kube *k);

@@ -265,6 +265,8 @@ static int config_context(struct kube_config *c, yaml_document_t *doc, const cha
     if (r == 0)
         r = config_user(c, doc, yaml_named(doc, "users", yaml_text(doc, chosen, "user"), "user"),
                         path, dir, e);
+    if (r == 0)
+        r = config_copy(name, &c->context, e);
     return r < 0 ? r : config_copy(yaml_text(doc, chosen, "namespace"), &c->namespace, e);
 }
 
@@ -327,6 +329,7 @@ void kube_config_done(struct kube_config *c)
     for (size_t i = 0; i < N_ELEMENTS(c->fds); i++)
         fd_close(TAKE_FD(c->fds[i]));
     free(c->server);
+    free(c->context);
     free(c->namespace);
     free(c->ca);
     free(c->cert);

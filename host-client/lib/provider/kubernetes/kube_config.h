@@ -7,6 +7,7 @@
 
 struct kube_config {
     char *server;          /* "https://HOST:PORT" */
+    char *context;         /* its name; or NULL */
     char *namespace;       /* of the context; or NULL */
     char *ca, *cert, *key; /* paths, or NULL */
     char *bearer;          /* "Authorization: Bearer TOKEN", or NULL */

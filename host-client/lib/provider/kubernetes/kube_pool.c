@@ -81,7 +81,7 @@ int kube_pool_prepare(const struct provider_box *b, struct kube *k, struct err *
     if (r == 0)
         return err_set(e, ERR_ABORTED, "the claim was deleted while the box was made");
     if (r == 1)
-        r = kube_has_recorded_claim(b, &c, e);
+        r = kube_has_recorded_claim(b, k, &c, e);
     return r == 1 ? kube_record_claim(b, &c, e) : r;
 }
 
@@ -90,7 +90,7 @@ int kube_pool_has_disk(const struct provider_box *b, struct kube *k, struct err 
     _cleanup_kube_claim_ struct kube_claim c = {0};
     int r = kube_find_claim(b, k, &c, e);
 
-    return r == 1 ? kube_has_recorded_claim(b, &c, e) : r;
+    return r == 1 ? kube_has_recorded_claim(b, k, &c, e) : r;
 }
 
 /* By the record. kube_find_own_pod() compares its uid. One whose container was started again has lost its token. */
@@ -230,7 +230,7 @@ static int look_at_claim(const struct provider_box *b, struct kube *k, struct ku
     if (r == 0)
         return err_set(e, ERR_ABORTED, "the claim of the box was deleted");
     if (r == 1)
-        r = kube_has_recorded_claim(b, c, e);
+        r = kube_has_recorded_claim(b, k, c, e);
     if (r == 0)
         return err_set(e, ERR_ABORTED, "the claim of the box, or its sandbox, was made anew");
     return r < 0 ? r : kube_find_claim_pod(k, c, p, e);

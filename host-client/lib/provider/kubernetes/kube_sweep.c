@@ -174,8 +174,11 @@ static int sweep_kind(struct kube_sweep *s, enum kube_kind kind, int grace_s, st
         _cleanup_json_ json_t *list = NULL;
         _cleanup_free_ char *next = NULL;
         struct err why = {0};
-        int r = list_page(s, kind, more, &list, &next, &why);
+        int r;
 
+        if (clock_until_ms(s->until_mono_ms) == 0)
+            return time_is_over(e);
+        r = list_page(s, kind, more, &list, &next, &why);
         if (r == -ERR_RANGE && more) {
             free(TAKE(more));
             continue;

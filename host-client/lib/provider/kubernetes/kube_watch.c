@@ -21,7 +21,6 @@
 #define WATCH_RESUME_MS 10000 /* tries to resume for so long; then the object is read anew */
 #define WATCH_PAUSE_MS 500    /* the first one, which doubles */
 #define WATCH_PAUSE_MOST_MS 4000
-#define WATCH_NAME_BYTES 65
 #define WATCH_VERSION_BYTES 33
 #define FRAME_CLOSE 8 /* RFC 6455: 8 and above are control frames */
 
@@ -31,7 +30,7 @@ struct watch {
         ctx; /* cancel_fd alone: `fd`, which is readable once the caller has closed its end */
     char *engine;
     enum kube_kind kind;
-    char name[WATCH_NAME_BYTES];
+    char name[KUBE_POD_BYTES];
     char version[WATCH_VERSION_BYTES];
     int fd;     /* our end of the pair: its end is the message */
     int socket; /* of the watch */
@@ -197,7 +196,7 @@ int kube_watch(struct kube *k, enum kube_kind kind, const char *name, const char
         return err_oom(e);
     w->fd = w->socket = -1;
     w->kind = kind;
-    (void)snprintf(w->name, sizeof(w->name), "%.64s", name);
+    (void)snprintf(w->name, sizeof(w->name), "%s", name);
     (void)snprintf(w->version, sizeof(w->version), "%.32s", version);
     w->engine = strdup(kube_engine(k));
     r = w->engine ? kube_watch_socket(k, kind, name, version, NULL, &w->socket, e) : err_oom(e);

@@ -115,18 +115,32 @@ static int try_objects(struct kube *k, struct bh_ctx *ctx, struct spec *spec, st
     return r;
 }
 
+/* The cluster of a new box, for its whole life. */
+static int choose_engine(struct bh_ctx *ctx, struct spec *spec, struct err *e)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_free_ char *engine = NULL;
+    char *pinned = NULL;
+    int r = kube_choose(ctx, &engine, e);
+
+    if (r == 0)
+        r = kube_open(ctx, engine, clock_mono_ms() + PROVIDER_MS, &k, e);
+    if (r == 0)
+        r = kube_pin(k, &pinned, e);
+    if (r < 0)
+        return r;
+    free(spec->engine);
+    spec->engine = pinned;
+    return 0;
+}
+
 static int kube_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
-    char *engine = NULL;
-    int r = *spec->engine ? 0 : kube_choose(ctx, &engine, e);
+    int r = *spec->engine ? 0 : choose_engine(ctx, spec, e);
 
     if (r < 0)
         return r;
-    if (engine) {
-        free(spec->engine);
-        spec->engine = engine;
-    }
     if (spec->asked & SPEC_ASKED_PRIVILEGE && !str_eq(spec->privilege, "strict"))
         return err_field(e, ERR_UNIMPLEMENTED, "privilege",
                          "privilege: Pod Security 'restricted' allows 'strict' alone");
@@ -164,6 +178,23 @@ static int kube_prepare(struct provider_box *b, struct err *e)
 
 /* ---- find ---- */
 
+/* A gateway that does not reach its cluster may answer 404, too, and a box that has ended is stopped: the list decides. */
+static int check_pod_is_gone(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_json_ json_t *doc = NULL;
+    struct kube_recorded w = {0};
+    char name[KUBE_NAME_BYTES];
+    int r = kube_read_record(b, &w, e);
+
+    kube_name(b, name);
+    if (r < 0 || (*b->spec->pool && !*w.pod))
+        return r < 0 ? r : 0;
+    r = kube_find_listed(k, KUBE_PODS, *w.pod ? w.pod : name, &doc, e);
+    if (r != 1 || (*w.uid && !str_eq(kube_text(doc, "metadata", "uid"), w.uid)))
+        return r < 0 ? r : 0;
+    return err_set(e, ERR_UNAVAILABLE, "the cluster does not find the pod, and lists it");
+}
+
 static int kube_provider_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
@@ -177,7 +208,7 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     if (r == 0)
         r = kube_find_own_pod(b, k, &p, e);
     if (r != 1)
-        return r;
+        return r < 0 ? r : check_pod_is_gone(b, k, e);
     kube_note_end(b, &p);
     if (p.is_running && !p.is_ready && !p.is_ending)
         return kube_node_is_lost(&p, e);
@@ -444,11 +475,37 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     return r;
 }
 
+/*
+ * An empty list proves that the claim is gone, if it is a list of the box's own cluster: that has the Secret of the last
+ * start. Anything else is an error: a box that is taken for gone is removed.
+ */
+static int has_claim(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_json_ json_t *claim = NULL, *secret = NULL;
+    char name[KUBE_NAME_BYTES];
+    int r;
+
+    kube_name(b, name);
+    r = kube_find_listed(k, KUBE_CLAIMS, name, &claim, e);
+    if (r < 0)
+        return r;
+    if (r == 1) {
+        r = kube_check_labels(b, claim, e);
+        return r < 0 ? r : 1;
+    }
+    r = kube_find(b, k, KUBE_SECRETS, &secret, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    return err_set(e, ERR_UNAVAILABLE,
+                   "the cluster has neither the claim nor the secret '%s': is it the one that the "
+                   "box was made in? (bellhop rm removes boxes whose disks are lost)",
+                   name);
+}
+
 /* A box that keeps nothing (--read-only) has none that could be gone. */
 static int kube_has_disk(struct provider_box *b, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
-    _cleanup_json_ json_t *claim = NULL;
     int r;
 
     if (!*b->spec->engine || (!*b->spec->pool && !kube_has_claim(b->spec)))
@@ -457,7 +514,7 @@ static int kube_has_disk(struct provider_box *b, struct err *e)
     if (r < 0)
         return r;
     kube_set_patience(k, PATIENCE_MS);
-    return *b->spec->pool ? kube_pool_has_disk(b, k, e) : kube_find(b, k, KUBE_CLAIMS, &claim, e);
+    return *b->spec->pool ? kube_pool_has_disk(b, k, e) : has_claim(b, k, e);
 }
 
 /* ---- the end of a run ---- */
