@@ -51,7 +51,7 @@ static const struct cli_option up_options[] = {
      "NAME[:VERSION], an e2b.toml, or host (default: $BELLHOP_IMAGE or slim)", NULL,
      "BELLHOP_IMAGE"},
     CLI_OPT_VALUES("runtime", 0, CLI_STR, runtime, "R",
-                   "oci: runc, crun, runsc; docker: its names, auto; kubernetes: a RuntimeClass",
+                   "oci: runc, crun, runsc; docker: its names, auto; kubernetes: a class",
                    runtime_names),
     CLI_OPT("pool", 0, CLI_STR, pool, "NAME", "kubernetes: take the box from this SandboxWarmPool"),
     CLI_OPT("timeout", 't', CLI_DURATION, timeout_ms, "TIME",
