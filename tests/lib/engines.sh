@@ -68,16 +68,22 @@ socket_answers()
     curl -sf --max-time 5 -o /dev/null --unix-socket "$1" http://engine/_ping
 }
 
+# One at a time: daemons that start at once make the same chains of iptables, and fail.
 run_dockerd()
 {
     read -r engines_bridge _ <"$ENGINES/bridge"
+    exec 9>/run/lock/bellhop-dockerd
+    flock 9
     # 3 and 4 are bats' own.
     # shellcheck disable=SC2086 # a word an option
     dockerd --data-root "$ENGINES/docker/root" --exec-root "$ENGINES/docker/exec" -H "$DOCKER_HOST" \
         -p "$ENGINES/docker/pid" --bridge "$engines_bridge" --default-ulimit nofile=16384:16384 \
-        ${DOCKERD_OPTIONS:-} >>"$ENGINES/docker/log" 2>&1 </dev/null 3>&- 4>&- &
+        ${DOCKERD_OPTIONS:-} >>"$ENGINES/docker/log" 2>&1 </dev/null 3>&- 4>&- 9>&- &
     echo $! >"$ENGINES/docker/started"
-    answers_or_fails $! "$ENGINES/docker/log" docker version
+    engines_status=0
+    answers_or_fails $! "$ENGINES/docker/log" docker version || engines_status=1
+    exec 9>&-
+    return "$engines_status"
 }
 
 stop_dockerd_hard()
