@@ -319,8 +319,9 @@ case_killed_start()
     name=$(container_of one)
     for round in 1 2 3 4 5 6 7 8; do
         bellhop stop one
-        attach_and_vanish "$name"
-        [ $((round % 2)) -eq 0 ] || attach_and_vanish "$name"
+        # Podman may refuse for a moment what it has just stopped.
+        wait_until 10 attach_and_vanish "$name"
+        [ $((round % 2)) -eq 0 ] || wait_until 10 attach_and_vanish "$name"
         bellhop start one
         [ "$(bellhop exec one -- echo "$round")" = "$round" ]
     done
