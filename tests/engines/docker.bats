@@ -406,6 +406,20 @@ P
     bellhop rm one
 }
 
+is_stopped() { [ "$(bellhop status one --json | jq -r .state)" = stopped ]; }
+
+# Real, with dockerd alone: Podman's conmon 2.1 notes no such death with this kernel's control groups.
+@test "a command that takes more than the box's memory is killed, and the engine's word for it is in the box's cause" {
+    up one --memory 128m
+    run -137 bellhop exec one -- python3 -c 'x = bytearray(300 << 20); print(len(x))'
+    bellhop exec one -- true
+    api POST "/containers/$(container_of one)/kill"
+    wait_for 20 is_stopped
+    [ "$(bellhop status one --json | jq -r .cause)" = "the box's first process was killed by signal 9: out of memory" ] ||
+        fail "$(bellhop status one --json | jq -r .cause)"
+    bellhop rm one
+}
+
 docker_is() { [ "$(bellhop providers --json | jq -r '.providers[] | select(.name == "docker") | .usable')" = "$1" ]; }
 
 # The last one: it ends the engine that the others use.
