@@ -29,7 +29,7 @@ typed()
 # The request that goes wrong | the faults
 STEPS=(
     '^GET /_ping|500 lost nonsense shape header endless hang'
-    '^GET /info|500 shape endless hang'
+    '^GET /(libpod/)?info|500 shape endless hang'
     '^GET /images/|500 nonsense hang'
     '^POST /containers/create|500 lost shape header hang'
     '^PUT /containers/.*/archive|500 lost nonsense hang'

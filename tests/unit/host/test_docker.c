@@ -567,8 +567,9 @@ static int check_runtime(struct stage *s, const char *runtime, struct err *e)
 TEST(a_runtime_of_podman_is_its_own_and_no_other)
 {
     struct fake_rule rules[] = {PING("Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n"),
-                                {"GET /info", 200, INFO, 0, NULL},
-                                {"GET /libpod/info", 200, "{\"host\":{}}", 0, NULL},
+                                {"GET /libpod/info", 200,
+                                 "{\"host\":{\"cpus\":2,\"ociRuntime\":{\"name\":\"runc\"}}}", 0,
+                                 NULL},
                                 {0}};
     struct err e = {0};
     struct stage s;
@@ -580,6 +581,41 @@ TEST(a_runtime_of_podman_is_its_own_and_no_other)
     T_INT(check_runtime(&s, "auto", &e), 0);
     T_STR(s.spec.runtime, "runc");
     T_INT(check_runtime(&s, "runc", &e), 0);
+    stage_done(&s);
+}
+
+/* An ordinary user's Podman, with the first version of control groups and with the second. */
+TEST(podman_is_asked_in_its_own_words_alone_and_limits_of_an_ordinary_user_are_its_controllers)
+{
+#define PODMAN_INFO(version, controllers) \
+    "{\"version\":{\"Version\":\"4.3.1\"},\"host\":{\"cpus\":2,\"memTotal\":4096," \
+    "\"cgroupVersion\":\"" version "\",\"cgroupControllers\":[" controllers \
+    "],\"ociRuntime\":{\"name\":\"crun\"}," \
+    "\"security\":{\"rootless\":true,\"seccompEnabled\":true}}}"
+    struct fake_rule rules[] = {
+        PING("Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n"),
+        {"GET /libpod/info", 200, PODMAN_INFO("v1", ""), 1, NULL},
+        {"GET /libpod/info", 200, PODMAN_INFO("v2", "\"memory\",\"pids\""), 1, NULL},
+        {"GET /libpod/info", 200, "{\"host\":{}}", 0, NULL},
+        {0}};
+    struct docker_facts f = {0};
+    struct engine *d = NULL;
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(docker_open(&s.box, &d, &e), 0);
+    T_INT(docker_read_facts(d, &f, &e), 0);
+    T_OK(f.is_podman && f.is_rootless && f.has_seccomp && !f.has_freezer);
+    T_OK(!f.limits_memory && !f.limits_cpu && !f.limits_pids);
+    T_STR(f.default_runtime, "crun");
+    T_STR(f.version, "4.3.1");
+    docker_facts_done(&f);
+    T_INT(docker_read_facts(d, &f, &e), 0);
+    T_OK(f.has_freezer && f.limits_memory && !f.limits_cpu && f.limits_pids);
+    docker_facts_done(&f);
+    T_INT(docker_read_facts(d, &f, &e), -ERR_DATA_LOSS);
+    (void)engine_free(d);
     stage_done(&s);
 }
 

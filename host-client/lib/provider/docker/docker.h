@@ -34,7 +34,7 @@ enum docker_reach {
     DOCKER_REACH_EXEC,      /* `bellhopd dial` in the container, over the engine's API */
 };
 
-/* The facts that an engine tells of itself (GET /info). Podman takes a second for them: it runs programs. */
+/* The facts that an engine tells of itself (GET /info, Podman's GET /libpod/info). */
 struct docker_facts {
     bool is_podman, is_rootless, is_desktop;
     bool has_seccomp, has_userns;

@@ -44,21 +44,6 @@ static bool has_security_option(json_t *info, const char *name)
     return false;
 }
 
-/* Podman takes no runtime but its default, and lists others that are not installed. */
-static void read_runtimes(json_t *info, struct docker_facts *f)
-{
-    json_t *all = json_object_get(info, "Runtimes"), *v;
-    const char *key;
-
-    f->runtimes = json_array();
-    if (f->is_podman) {
-        (void)json_array_append_new(f->runtimes, json_string(f->default_runtime));
-        return;
-    }
-    json_object_foreach (all, key, v)
-        (void)json_array_append_new(f->runtimes, json_string(key));
-}
-
 static bool has_controller(json_t *host, const char *name)
 {
     json_t *list = json_object_get(host, "cgroupControllers"), *v;
@@ -68,29 +53,6 @@ static bool has_controller(json_t *host, const char *name)
         if (str_eq(json_string_value(v), name))
             return true;
     return false;
-}
-
-/*
- * Podman's answer in Docker's words claims limits that an ordinary user's service does not enforce, and hides that it is
- * one. Its own words tell. Without control groups there is no freezer either.
- */
-static int read_podman(struct engine *d, struct docker_facts *f, struct err *e)
-{
-    _cleanup_json_ json_t *info = NULL;
-    json_t *host;
-    int r = engine_get(d, &info, e, "/libpod/info");
-
-    if (r < 0)
-        return r;
-    host = json_object_get(info, "host");
-    f->is_rootless = json_is_true(json_object_get(json_object_get(host, "security"), "rootless"));
-    if (!f->is_rootless)
-        return 0;
-    f->limits_memory = has_controller(host, "memory");
-    f->limits_cpu = has_controller(host, "cpu");
-    f->limits_pids = has_controller(host, "pids");
-    f->has_freezer = str_eq(json_text(host, "cgroupVersion"), "v2");
-    return 0;
 }
 
 static uint64_t json_count(json_t *obj, const char *key, uint64_t most)
@@ -111,42 +73,102 @@ int docker_answer_is_strange(struct err *e, const char *of)
     return err_field(e, ERR_DATA_LOSS, "docker_host", "the engine's answer has no valid %s", of);
 }
 
+static void read_docker(json_t *info, struct docker_facts *f)
+{
+    uint64_t cgroup = 0;
+    const char *key;
+    json_t *v;
+
+    f->is_rootless = has_security_option(info, "rootless");
+    f->has_userns = has_security_option(info, "userns");
+    f->has_seccomp = has_security_option(info, "seccomp");
+    f->is_desktop = str_has_prefix(json_text(info, "OperatingSystem"), "Docker Desktop");
+    f->limits_memory = json_is_true(json_object_get(info, "MemoryLimit"));
+    f->limits_cpu = json_is_true(json_object_get(info, "CpuCfsQuota"));
+    f->limits_pids = json_is_true(json_object_get(info, "PidsLimit"));
+    f->has_freezer = !str_eq(json_text(info, "CgroupDriver"), "none");
+    f->memory_bytes = json_count(info, "MemTotal", INT64_MAX);
+    f->n_cpus = (unsigned)json_count(info, "NCPU", CPUS_MOST);
+    if (str_parse_u64(json_text(info, "CgroupVersion"), 1, 2, &cgroup, NULL) == 0)
+        f->cgroup_version = (unsigned)cgroup;
+    copy_text(f->default_runtime, sizeof(f->default_runtime), json_text(info, "DefaultRuntime"));
+    copy_text(f->name, sizeof(f->name), json_text(info, "Name"));
+    copy_text(f->version, sizeof(f->version), json_text(info, "ServerVersion"));
+    json_object_foreach (json_object_get(info, "Runtimes"), key, v)
+        (void)json_array_append_new(f->runtimes, json_string(key));
+    f->security = json_incref(json_object_get(info, "SecurityOptions"));
+}
+
+/* Podman's own answer has its options one by one: here in Docker's words. */
+static json_t *podman_security(json_t *security)
+{
+    static const struct {
+        const char *key, *name;
+    } options[] = {{"apparmorEnabled", "name=apparmor"},
+                   {"rootless", "name=rootless"},
+                   {"seccompEnabled", "name=seccomp,profile=default"},
+                   {"selinuxEnabled", "name=selinux"}};
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < N_ELEMENTS(options); i++)
+        if (json_is_true(json_object_get(security, options[i].key)))
+            (void)json_array_append_new(list, json_string(options[i].name));
+    return list;
+}
+
+/*
+ * Without control groups there is no freezer either: an ordinary user has none with version 1. Of the runtimes that
+ * Podman knows it takes its default alone.
+ */
+static void read_podman(json_t *info, struct docker_facts *f)
+{
+    json_t *host = json_object_get(info, "host");
+    json_t *security = json_object_get(host, "security");
+    const char *cgroup = json_text(host, "cgroupVersion");
+
+    f->is_rootless = json_is_true(json_object_get(security, "rootless"));
+    f->has_seccomp = json_is_true(json_object_get(security, "seccompEnabled"));
+    f->limits_memory = has_controller(host, "memory");
+    f->limits_cpu = has_controller(host, "cpu");
+    f->limits_pids = has_controller(host, "pids");
+    f->cgroup_version = str_eq(cgroup, "v2") ? 2 : str_eq(cgroup, "v1") ? 1 : 0;
+    f->has_freezer = !f->is_rootless || f->cgroup_version == 2;
+    f->memory_bytes = json_count(host, "memTotal", INT64_MAX);
+    f->n_cpus = (unsigned)json_count(host, "cpus", CPUS_MOST);
+    copy_text(f->default_runtime, sizeof(f->default_runtime),
+              json_text(json_object_get(host, "ociRuntime"), "name"));
+    copy_text(f->name, sizeof(f->name), json_text(host, "hostname"));
+    copy_text(f->version, sizeof(f->version),
+              json_text(json_object_get(info, "version"), "Version"));
+    (void)json_array_append_new(f->runtimes, json_string(f->default_runtime));
+    f->security = podman_security(security);
+}
+
+/*
+ * Podman's answer in Docker's words claims limits that an ordinary user's service does not enforce, and hides that it is
+ * one. Its own words tell, and each answer takes it half a second: it runs programs.
+ */
 int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
 {
+    bool is_podman = engine_is_podman(d);
+    struct docker_facts f = {.is_podman = is_podman};
     _cleanup_json_ json_t *info = NULL;
-    struct docker_facts f = {0};
-    uint64_t cgroup = 0;
-    int r = engine_get(d, &info, e, "/info");
+    int r = engine_get(d, &info, e, is_podman ? "/libpod/info" : "/info");
 
-    /* Without it, limits that nobody asked for would be left out. */
-    if (r == 0 && !json_is_integer(json_object_get(info, "NCPU")))
-        r = docker_answer_is_strange(e, "facts of itself");
     if (r < 0)
         return r;
-    f.is_podman = engine_is_podman(d);
-    f.is_rootless = has_security_option(info, "rootless");
-    f.has_userns = has_security_option(info, "userns");
-    f.has_seccomp = has_security_option(info, "seccomp");
-    f.is_desktop = str_has_prefix(json_text(info, "OperatingSystem"), "Docker Desktop");
-    f.limits_memory = json_is_true(json_object_get(info, "MemoryLimit"));
-    f.limits_cpu = json_is_true(json_object_get(info, "CpuCfsQuota"));
-    f.has_freezer = !str_eq(json_text(info, "CgroupDriver"), "none");
-    f.limits_pids = json_is_true(json_object_get(info, "PidsLimit"));
-    f.memory_bytes = json_count(info, "MemTotal", INT64_MAX);
-    f.n_cpus = (unsigned)json_count(info, "NCPU", CPUS_MOST);
-    if (str_parse_u64(json_text(info, "CgroupVersion"), 1, 2, &cgroup, NULL) == 0)
-        f.cgroup_version = (unsigned)cgroup;
-    copy_text(f.default_runtime, sizeof(f.default_runtime), json_text(info, "DefaultRuntime"));
-    copy_text(f.name, sizeof(f.name), json_text(info, "Name"));
-    copy_text(f.version, sizeof(f.version), json_text(info, "ServerVersion"));
-    read_runtimes(info, &f);
-    f.security = json_incref(json_object_get(info, "SecurityOptions"));
-    r = f.is_podman ? read_podman(d, &f, e) : 0;
-    if (r < 0)
-        docker_facts_done(&f);
+    f.runtimes = json_array();
+    if (is_podman)
+        read_podman(info, &f);
     else
-        *ret = f;
-    return r;
+        read_docker(info, &f);
+    /* Without facts, limits that nobody asked for would be left out. */
+    if (!f.n_cpus) {
+        docker_facts_done(&f);
+        return docker_answer_is_strange(e, "facts of itself");
+    }
+    *ret = f;
+    return 0;
 }
 
 void docker_keep_facts(const struct docker_facts *f, struct spec *spec)
