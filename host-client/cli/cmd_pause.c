@@ -10,7 +10,7 @@ static const char *const pause_levels[] = {"freeze", "disk", NULL};
 
 static const struct cli_option pause_options[] = {
     CLI_OPT_VALUES("level", 0, CLI_STR, level, "LEVEL",
-                   "freeze (default: memory stays) or disk (as stop)", pause_levels),
+                   "freeze (memory stays; default where it works) or disk (as stop)", pause_levels),
     {0},
 };
 

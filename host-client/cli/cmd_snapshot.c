@@ -55,8 +55,8 @@ const struct cli_command cmd_snapshot = {
         "and keeps running. Content that an earlier snapshot of the box has is shared with it. A\n"
         "snapshot has what programs wrote to the disk, secrets included; it has no memory, no\n"
         "--secret of 'up' and no values of --env. It stays when the box is removed. 'bellhop up\n"
-        "--from' makes a box of it, 'bellhop restore' gives it back to its own box. Only boxes of\n"
-        "the oci provider can have snapshots.",
+        "--from' makes a box of it, 'bellhop restore' gives it back to its own box. Boxes of the\n"
+        "providers oci and docker can have snapshots.",
     .examples = "  bellhop snapshot api\n"
                 "  bellhop snapshot api --name before-upgrade\n",
     .options = snapshot_options,

@@ -124,9 +124,10 @@ const struct cli_command cmd_snapshots = {
     .summary = "list, remove and check snapshots",
     .details =
         "'snapshots verify' reads every file of a snapshot, and names the first one that is not\n"
-        "as it was. A box is never made of a snapshot whose list of files was changed. 'snapshots\n"
-        "rm' refuses a snapshot that a box has as its disk; content that other snapshots have\n"
-        "stays. SIZE is that of the files that the box had changed.",
+        "as it was; with the provider docker it asks the engine whether it has the image. A box\n"
+        "is never made of a snapshot whose list of files was changed. 'snapshots rm' refuses a\n"
+        "snapshot that a box has as its disk; content that other snapshots have stays. SIZE is\n"
+        "that of the files that the box had changed.",
     .examples = "  bellhop snapshots ls\n"
                 "  bellhop snapshots verify before-upgrade\n"
                 "  bellhop snapshots rm api-1 api-2\n",

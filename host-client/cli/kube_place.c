@@ -26,6 +26,24 @@ static int real_file(const char *path, char **ret, struct err *e)
     return *ret ? 0 : err_oom(e);
 }
 
+/* "proxy:SOCKET?reach=exec" with the real path. */
+static int real_place(const char *place, char **ret, struct err *e)
+{
+    size_t way = strcspn(place, ":") + 1;
+    _cleanup_free_ char *path = strndup(place + way, strcspn(place + way, "?"));
+    _cleanup_free_ char *real = NULL;
+    int r = path ? 0 : err_oom(e);
+
+    if (r == 0 && !str_has_prefix(place, "incluster:"))
+        r = real_file(path, &real, e);
+    if (r < 0)
+        return r;
+    return asprintf(ret, "%.*s%s%s", (int)way, place, real ? real : path,
+                    place + way + strlen(path)) < 0
+               ? err_oom(e)
+               : 0;
+}
+
 static int first_file(const char *list, char **ret, struct err *e)
 {
     for (const char *p = list;; p++) {
@@ -47,10 +65,8 @@ int kube_place_resolve(const char *set, char **ret, struct err *e)
     _cleanup_free_ char *path = NULL;
 
     *ret = NULL;
-    if (set && *set && is_place(set)) {
-        *ret = strdup(set);
-        return *ret ? 0 : err_oom(e);
-    }
+    if (set && *set && is_place(set))
+        return real_place(set, ret, e);
     if (set && *set)
         return first_file(set, ret, e);
     if (host && port && access(POD_TOKEN, R_OK) == 0)

@@ -212,6 +212,7 @@ case_snapshot_image()
     bellhop snapshot one --name s
     bellhop up --from s --name two >/dev/null 2>&1
     image=$(api GET "/containers/$(container_of two)/json" | jq -r .Image)
+    bellhop snapshots verify s
     # A box has the image: it stays until that is gone, too.
     bellhop snapshots rm s
     [ "$(bellhop exec two -- cat file)" = kept ]
@@ -219,6 +220,22 @@ case_snapshot_image()
     [ "$(api GET "/images/$image/json" -o /dev/null -w '%{http_code}')" = 404 ]
     bellhop rm one
     [ -z "$(ls "$BELLHOP_STATE_DIR/docker-gone")" ]
+}
+
+case_image_is_gone()
+{
+    up one
+    bellhop snapshot one --name s
+    api DELETE "/images/bellhop-snapshot:$(api GET /images/json |
+        jq -r '[.[].RepoTags[]? | select(contains("bellhop-snapshot:"))][0] | sub(".*:"; "")')?force=1" >/dev/null
+    run -3 bellhop snapshots verify s
+    [[ "$output" == *"the engine has no such image"* ]] || fail "$output"
+    bellhop snapshots rm s
+    bellhop rm one
+}
+
+@test "snapshots verify tells that somebody removed the engine's image" {
+    each_engine case_image_is_gone
 }
 
 @test "the image of a snapshot goes with the snapshot, or with the last box that has it" {

@@ -14,6 +14,7 @@ setup_file()
     find_cluster || return 0
     "$BELLHOP_BUILD/bellhop" image build "$BATS_TEST_DIRNAME/../lib/image" --form oci >/dev/null
     start_boxes_cluster
+    start_kubectl_proxy
 }
 
 teardown_file() { [ -n "$NO_CLUSTER" ] || stop_boxes_cluster; }
@@ -55,8 +56,26 @@ fails_with()
     BELLHOP_KUBE_NAMESPACE=Not_One fails_with 2 "BELLHOP_KUBE_NAMESPACE: 'Not_One' is no name" up --empty
     KUBECONFIG=$config fails_with 3 "KUBECONFIG: open '$config'" up --empty
     kube config view --raw --flatten -o json | jq '.clusters[0].cluster.server = "https://127.0.0.1:1"' >"$config"
-    KUBECONFIG=$config fails_with 5 "KUBECONFIG: the cluster" up --empty
+    KUBECONFIG=$config fails_with 5 "KUBECONFIG: the cluster: connect to 'https://127.0.0.1:1': connection refused" up --empty
+    # kubectl refuses each of these, too.
+    kube config view --raw --flatten -o json >"$BOX_TMP/good"
+    jq '.contexts[0].context.user = "nobody"' "$BOX_TMP/good" >"$config"
+    KUBECONFIG=$config fails_with 3 "has no user 'nobody' for the context" up --empty
+    jq '.contexts[0].context.cluster = "nowhere"' "$BOX_TMP/good" >"$config"
+    KUBECONFIG=$config fails_with 2 "names no server with https:// for the context '" up --empty
+    jq '."current-context" = ""' "$BOX_TMP/good" >"$config"
+    KUBECONFIG=$config fails_with 3 "has no current context" up --empty
+    jq '.clusters[0].cluster."certificate-authority-data" = "!"' "$BOX_TMP/good" >"$config"
+    KUBECONFIG=$config fails_with 2 "KUBECONFIG: 'certificate-authority-data'" up --empty
+    BELLHOP_KUBE_REGISTRY=registry.invalid/boxes fails_with 4 'push it, or set kube-registry' up --empty
     [ -z "$(bellhop ls -q)" ]
+}
+
+@test "a path in the address of the cluster is from the directory of up, and the box is reached from elsewhere" {
+    cd "$(dirname "$KUBE_PROXY")"
+    KUBECONFIG="proxy:$(basename "$KUBE_PROXY")?reach=exec" up --empty >/dev/null
+    cd /
+    [ "$(bellhop exec one -- echo there)" = there ]
 }
 
 @test "a start whose time ends says why the pod does not run" {

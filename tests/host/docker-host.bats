@@ -74,6 +74,11 @@ engine_used()
     [ "$(DOCKER_CERT_PATH=$BOX_TMP/mine engine_used)" = tls ]
     [ "$(engine_used)" != tls ]
     [[ "$(DOCKER_CERT_PATH=$BOX_TMP/absent engine_used)" == *"the engine's certificates: '$BOX_TMP/absent/ca.pem'"* ]]
+    # The reason is the TLS library's own.
+    make_authority "$certs" other
+    client_files "$certs" "$BOX_TMP/wrong" other client
+    [[ "$(DOCKER_CERT_PATH=$BOX_TMP/wrong engine_used)" == *"SSL certificate problem: "* ]]
+    [[ "$(DOCKER_HOST=tcp://localhost:$port DOCKER_CERT_PATH=$BOX_TMP/mine engine_used)" == *"target host name 'localhost'"* ]]
     # The address is stored with a box: a relative path would be from another directory later.
     cd "$BOX_TMP"
     [ "$(DOCKER_CERT_PATH=mine engine_used)" = tls ]
@@ -88,18 +93,37 @@ engine_used()
 
 @test "an address by ssh, and others that are none, are refused by name" {
     DOCKER_HOST=ssh://me@there run engine_used
-    [ "$output" = "docker_host: 'ssh://me@there' is neither unix:///PATH nor tcp://HOST:PORT" ]
-    for host in unix://relative tcp:// http://127.0.0.1:1 'tcp://127.0.0.1:1 x'; do
+    [ "$output" = "docker_host: 'ssh://me@there' is not supported: forward the engine's socket (ssh -L), and name it as unix:///PATH" ]
+    for host in unix://relative tcp:// tcp://127.0.0.1 tcp://:2375 tcp://h:0 tcp://h:65536 tcp://h:2375x 'tcp://[::1]' http://127.0.0.1:1 'tcp://127.0.0.1:1 x'; do
         DOCKER_HOST=$host run engine_used
         [ "$output" = "docker_host: '$host' is neither unix:///PATH nor tcp://HOST:PORT" ] || fail "$host: $output"
     done
     docker context create away --docker "host=ssh://me@there" >/dev/null
     DOCKER_CONTEXT=away run engine_used
-    [ "$output" = "docker_host: 'ssh://me@there' is neither unix:///PATH nor tcp://HOST:PORT" ]
+    [[ "$output" == "docker_host: 'ssh://me@there' is not supported: "* ]]
+}
+
+@test "an engine that cannot be reached is named with the reason" {
+    : >"$BOX_TMP/file"
+    DOCKER_HOST=unix://$BOX_TMP/absent run engine_used
+    [ "$output" = "the engine: connect to '$BOX_TMP/absent': no such file or directory" ] || fail "$output"
+    DOCKER_HOST=unix://$BOX_TMP/file run engine_used
+    [ "$output" = "the engine: connect to '$BOX_TMP/file': connection refused" ] || fail "$output"
+    if [ "$(id -u)" -eq 0 ]; then
+        start_fake one
+        chmod 0600 "$BOX_TMP/one"
+        chmod 0711 "$BOX_TMP"
+        mkdir -m 0777 "$BOX_TMP/theirs"
+        run setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$BOX_TMP/theirs" \
+            BELLHOP_STATE_DIR="$BOX_TMP/theirs/state" DOCKER_HOST="unix://$BOX_TMP/one" "$BELLHOP" providers
+        [[ "$output" == *"the engine: connect to '$BOX_TMP/one': permission denied"* ]] || fail "$output"
+    fi
+    DOCKER_HOST=tcp://127.0.0.1:1 run engine_used
+    [ "$output" = "the engine: connect to 'http://127.0.0.1:1': connection refused" ] || fail "$output"
 }
 
 @test "a context that is not there is named, and stops no command that needs no engine" {
-    local want="docker_host: Docker has no context 'gone'"
+    local want="Docker has no context 'gone' ('docker context ls' lists them)"
     DOCKER_CONTEXT=gone run engine_used
     [ "$output" = "$want" ]
     mkdir "$HOME/.docker"
@@ -124,8 +148,8 @@ in_empty_run()
     export BELLHOP
     functions=$(declare -f bellhop engine_used)
     run -0 in_empty_run bash -c "$functions; engine_used"
-    [ "$output" = "no engine is here: DOCKER_HOST names none, and none of these sockets exists: /var/run/docker.sock, \
-/run/user/$uid/docker.sock, /run/podman/podman.sock, /run/user/$uid/podman/podman.sock" ] || fail "$output"
+    [ "$output" = "no engine is here: start Docker or Podman, or set DOCKER_HOST (none of these is there: \
+/var/run/docker.sock, /run/user/$uid/docker.sock, /run/podman/podman.sock, /run/user/$uid/podman/podman.sock)" ] || fail "$output"
     start_fake one
     for path in docker.sock "user/$uid/docker.sock" podman/podman.sock "user/$uid/podman/podman.sock"; do
         run in_empty_run bash -c "$functions; mkdir -p \$(dirname /run/$path); ln -s $BOX_TMP/one /run/$path; engine_used"

@@ -158,7 +158,7 @@ killed_once()
     run setpriv --reuid 65534 --regid 65534 --clear-groups "$OCI_TMP/drive" "$OCI_TMP/none" \
         "$AGENT" prepare
     [ "$status" -eq 1 ]
-    [[ "$output" == "permission_denied: the oci provider needs root (try sudo), or --provider process" ]]
+    [[ "$output" == "permission_denied: the oci provider needs root (try sudo), or --provider docker or process" ]]
 }
 
 @test "oci_box_answers_over_its_socket_without_a_network" {

@@ -59,7 +59,8 @@ static int check_inputs(struct creation *c, struct err *e)
     int r = 0;
 
     if (!provider_find(c->spec.provider))
-        return err_field(e, ERR_NOT_FOUND, "provider", "provider: there is no provider '%.64s'",
+        return err_field(e, ERR_NOT_FOUND, "provider",
+                         "provider: there is no provider '%.64s' ('bellhop providers' lists them)",
                          c->spec.provider);
     if (strcmp(c->spec.agent, "none") != 0)
         r = bootstrap_check(c->ctx, c->spec.agent, e);

@@ -184,6 +184,7 @@ int bh_verify_snapshot(struct bh_ctx *ctx, const char *name, int64_t timeout_ms,
 {
     int64_t deadline = deadline_of(timeout_ms);
     struct snapshot_row row = {0};
+    const struct provider *p;
     struct err e = {0};
     int r;
 
@@ -195,6 +196,9 @@ int bh_verify_snapshot(struct bh_ctx *ctx, const char *name, int64_t timeout_ms,
         if (r < 0)
             r = err_wrap(&e, r, "the snapshot '%s'", row.name);
     }
+    p = r == 0 ? provider_find(snapshot_spec_member(&row, "provider")) : NULL;
+    if (p && p->verify)
+        r = p->verify(ctx, json_object_get(row.facts, "disk"), deadline, &e);
     snapshot_row_done(&row);
     return ctx_fail(err, r, &e);
 }

@@ -200,6 +200,8 @@ struct provider {
     int (*drop_capture)(struct provider_box *b, const char *id, struct err *e);
     /* Or NULL: removes what capture() keeps elsewhere than in layers, by its `disk`, now or in forget_rest(). */
     int (*forget)(struct bh_ctx *ctx, const json_t *disk, struct err *e);
+    /* Or NULL: is what capture() keeps elsewhere than in layers still there? By its `disk`. */
+    int (*verify)(struct bh_ctx *ctx, const json_t *disk, int64_t deadline_mono_ms, struct err *e);
     /* Or NULL: gc, unless in a dry run. Removes what forget() and drop_capture() could not, and, of a capture whose
      * command was killed, what the store says is lost. */
     void (*forget_rest)(struct bh_ctx *ctx, const struct provider_lost *lost);

@@ -600,7 +600,7 @@ static int value_differs(struct err *e, const char *field, const char *have, con
 {
     return err_field(e, ERR_PRECONDITION, field,
                      "%s: the box was made with '%.200s', not '%.200s'; remove it first", field,
-                     have, want);
+                     *have ? have : "none", *want ? want : "none");
 }
 
 static bool same_strv(char *const *a, char *const *b)
@@ -620,8 +620,8 @@ static int compare_number(const char *field, uint64_t have, uint64_t want, doubl
     if (!want || have == want)
         return 0;
     if (have)
-        (void)snprintf(texts[0], sizeof(texts[0]), "%.15g%s", (double)have / unit, suffix);
-    (void)snprintf(texts[1], sizeof(texts[1]), "%.15g%s", (double)want / unit, suffix);
+        (void)snprintf(texts[0], sizeof(texts[0]), "%.9g%s", (double)have / unit, suffix);
+    (void)snprintf(texts[1], sizeof(texts[1]), "%.9g%s", (double)want / unit, suffix);
     return value_differs(e, field, texts[0], texts[1]);
 }
 

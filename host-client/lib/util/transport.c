@@ -42,6 +42,7 @@ struct http {
     const struct debug *debug; /* or NULL */
     const char *ca_file;       /* or NULL */
     const char *cert_file, *key_file;
+    char reason[CURL_ERROR_SIZE]; /* of a failure, in libcurl's and the TLS library's words */
 };
 
 /* A request in progress. */
@@ -423,6 +424,8 @@ static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers
         return r;
     (void)curl_calls.easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_calls.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    h->reason[0] = '\0';
+    (void)curl_calls.easy_setopt(c, CURLOPT_ERRORBUFFER, h->reason);
     /* Over HTTP/2, libcurl 7.88 loses the body of some answers that refuse a request. */
     (void)curl_calls.easy_setopt(c, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
 #if LIBCURL_VERSION_NUM >= 0x075700
@@ -489,6 +492,14 @@ static enum err_code code_of(CURLcode rc)
 static const char *request_place(const struct http_request *req)
 {
     return req->unix_socket ? req->unix_socket : req->url;
+}
+
+/* Of a URL, the server: no connection is a matter of its path. */
+static size_t place_bytes(const char *place)
+{
+    const char *host = strstr(place, "://");
+
+    return host ? (size_t)(host + 3 - place) + strcspn(host + 3, "/") : strlen(place);
 }
 
 /* The earliest deadline, 0: none; *ret_what names it. */
@@ -560,9 +571,16 @@ static int result_of(struct http *h, struct job *j, struct err *e)
         return 0;
     if (j->is_streaming && (rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING))
         return err_set(e, ERR_DATA_LOSS, "the response of '%s' broke off", request_place(j->req));
-    (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req), curl_calls.easy_strerror(rc));
-    if (e)
+    if (rc == CURLE_COULDNT_CONNECT && sys) /* "no such file" and "permission denied" differ */
+        (void)err_sys(e, (int)sys, "connect to '%.*s'", (int)place_bytes(request_place(j->req)),
+                      request_place(j->req));
+    else
+        (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req),
+                      *h->reason ? h->reason : curl_calls.easy_strerror(rc));
+    if (e) {
+        e->code = (int)code_of(rc);
         e->sys = (int)sys;
+    }
     return -(int)code_of(rc);
 }
 

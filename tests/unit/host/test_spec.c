@@ -231,10 +231,15 @@ TEST(a_second_up_is_compared_by_what_it_asks_for)
     T_STR(e.field, "provider");
     T_INT(compare(OPTS(.pool = "small"), OPTS(.pool = "large"), &e), -ERR_PRECONDITION);
     T_STR(e.field, "pool");
+    T_INT(compare(OPTS(), OPTS(.pool = "large"), &e), -ERR_PRECONDITION);
+    T_STR(e.message, "pool: the box was made with 'none', not 'large'; remove it first");
     T_INT(compare(OPTS(.memory_bytes = 1 << 30), OPTS(.memory_bytes = 1 << 29), &e),
           -ERR_PRECONDITION);
     T_STR(e.field, "memory");
     T_STR(e.message, "memory: the box was made with '1024M', not '512M'; remove it first");
+    T_INT(compare(OPTS(.memory_bytes = 20220850995), OPTS(.memory_bytes = 1 << 30), &e),
+          -ERR_PRECONDITION);
+    T_STR(e.message, "memory: the box was made with '19284.1062M', not '1024M'; remove it first");
     T_INT(compare(OPTS(), OPTS(.cpu_millis = 1500), &e), -ERR_PRECONDITION);
     T_STR(e.message, "cpus: the box was made with 'none', not '1.5'; remove it first");
     T_INT(compare(OPTS(.agent = "pi", .agent_port = 80), OPTS(.agent = "pi", .agent_port = 81), &e),

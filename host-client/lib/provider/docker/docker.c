@@ -561,6 +561,7 @@ const struct provider provider_docker = {
     .has_restored = docker_has_restored,
     .drop_capture = docker_drop_capture,
     .forget = docker_forget,
+    .verify = docker_verify,
     .dial = docker_dial,
     .watch = docker_watch,
     .exit_status = docker_exit_status,

@@ -128,6 +128,7 @@ int docker_restore(struct provider_box *b, const struct provider_source *source,
 int docker_has_restored(struct provider_box *b, const char *tag, struct err *e);
 int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);
 int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e);
+int docker_verify(struct bh_ctx *ctx, const json_t *disk, int64_t deadline_mono_ms, struct err *e);
 
 int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);

@@ -121,6 +121,19 @@ int docker_check_image(struct engine *d, const char *image, struct err *e)
     return r;
 }
 
+int docker_verify(struct bh_ctx *ctx, const json_t *disk, int64_t deadline_mono_ms, struct err *e)
+{
+    const char *url = json_string_value(json_object_get(disk, "engine"));
+    struct engine *d = NULL;
+    int r = url ? engine_open(ctx, url, deadline_mono_ms, &d, e)
+                : err_set(e, ERR_DATA_LOSS, "the snapshot names no engine");
+
+    if (r == 0)
+        r = docker_check_image(d, json_string_value(json_object_get(disk, "image")), e);
+    (void)engine_free(d);
+    return r;
+}
+
 static void new_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
 {
     (void)snprintf(out, DOCKER_NAME_BYTES, DOCKER_NEW_NAME_OF, b->id);

@@ -66,22 +66,40 @@ int engine_choose(const struct bh_ctx *ctx, char **ret, struct err *e)
         if (access(path, F_OK) == 0)
             return asprintf(ret, UNIX_PREFIX "%s", path) < 0 ? err_oom(e) : 0;
     }
-    return err_field(e, ERR_UNAVAILABLE, "docker_host",
-                     "no engine is here: DOCKER_HOST names none, and none of these sockets exists: "
-                     "/var/run/docker.sock, /run/user/%u/docker.sock, /run/podman/podman.sock, "
-                     "/run/user/%u/podman/podman.sock",
-                     (unsigned)geteuid(), (unsigned)geteuid());
+    return err_field(
+        e, ERR_UNAVAILABLE, "docker_host",
+        "no engine is here: start Docker or Podman, or set DOCKER_HOST (none of these is "
+        "there: /var/run/docker.sock, /run/user/%u/docker.sock, "
+        "/run/podman/podman.sock, /run/user/%u/podman/podman.sock)",
+        (unsigned)geteuid(), (unsigned)geteuid());
 }
 
 static int refuse_engine_url(const char *url, struct err *e)
 {
     if (str_has_prefix(url, CONTEXT_PREFIX))
         return err_field(e, ERR_NOT_FOUND, "docker_host",
-                         "docker_host: Docker has no context '%.200s'",
+                         "Docker has no context '%.200s' ('docker context ls' lists them)",
                          url + strlen(CONTEXT_PREFIX));
-    return err_field(e, str_has_prefix(url, "ssh://") ? ERR_UNIMPLEMENTED : ERR_INVALID,
-                     "docker_host",
+    if (str_has_prefix(url, "ssh://"))
+        return err_field(e, ERR_UNIMPLEMENTED, "docker_host",
+                         "docker_host: '%.200s' is not supported: forward the engine's socket "
+                         "(ssh -L), and name it as unix:///PATH",
+                         url);
+    return err_field(e, ERR_INVALID, "docker_host",
                      "docker_host: '%.200s' is neither unix:///PATH nor tcp://HOST:PORT", url);
+}
+
+/* "HOST:PORT" of n bytes. */
+static bool has_host_and_port(const char *at, size_t n)
+{
+    const char *colon = memrchr(at, ':', n);
+    char port[8];
+    uint64_t number;
+
+    if (!colon || colon == at || (size_t)(at + n - colon) > sizeof(port))
+        return false;
+    (void)snprintf(port, sizeof(port), "%.*s", (int)(at + n - colon - 1), colon + 1);
+    return str_parse_u64(port, 1, 65535, &number, NULL) == 0;
 }
 
 static int read_certs(struct engine *d, const char *dir, struct err *e)
@@ -116,8 +134,8 @@ static int read_engine_url(struct engine *d, const char *url, struct err *e)
             return err_oom(e);
         return path_is_absolute(d->socket) ? 0 : refuse_engine_url(url, e);
     }
-    if (!str_has_prefix(url, TCP_PREFIX) || !n || strlen(url) > ENGINE_URL_BYTES ||
-        strcspn(url, " \t\r\n\"\\@") != strlen(url))
+    if (!str_has_prefix(url, TCP_PREFIX) || !has_host_and_port(host, n) ||
+        strlen(url) > ENGINE_URL_BYTES || strcspn(url, " \t\r\n\"\\@") != strlen(url))
         return refuse_engine_url(url, e);
     r = certs ? read_certs(d, certs + strlen(CERTS), e) : 0;
     if (r < 0)
@@ -153,7 +171,9 @@ static int engine_request(struct engine *d, struct http_request *req, const char
         if (e)
             e->code = ERR_DATA_LOSS;
     }
-    return r < 0 ? err_at(e, err_wrap(e, r, "the engine"), "docker_host") : 0;
+    if (r >= 0 || r == -ERR_CANCELED)
+        return r;
+    return err_at(e, err_wrap(e, r, "the engine"), "docker_host");
 }
 
 static int ask_version(struct engine *d, struct err *e)
@@ -161,7 +181,9 @@ static int ask_version(struct engine *d, struct err *e)
     struct http_request req = {.method = "GET", .max_body = 4096};
     struct http_response res = {0};
     char text[32] = "";
+    const char *name = d->socket ? d->socket : d->host;
     unsigned theirs = 0;
+    bool wants_tls;
     int r = engine_request(d, &req, "/_ping", &res, e);
 
     if (r < 0)
@@ -169,11 +191,19 @@ static int ask_version(struct engine *d, struct err *e)
     if (res.status == 200 && http_header(&res, "Api-Version", text, sizeof(text)))
         (void)sscanf(text, "1.%3u", &theirs);
     d->is_podman = http_header(&res, "Libpod-Api-Version", text, sizeof(text));
+    wants_tls =
+        res.status == 400 && res.body.len && memmem(res.body.data, res.body.len, "HTTPS", 5);
     r = res.status;
     http_response_done(&res);
+    if (wants_tls)
+        return err_field(e, ERR_UNAVAILABLE, "docker_host",
+                         "'%s' wants TLS: name the directory of its certificates by "
+                         "DOCKER_CERT_PATH",
+                         name);
     if (!theirs)
         return err_field(e, ERR_UNAVAILABLE, "docker_host",
-                         "no engine of Docker or Podman answers there: the status is %d", r);
+                         "'%s' answers with status %d: it is no engine of Docker or Podman", name,
+                         r);
     if (theirs < MINOR_LEAST)
         return err_field(e, ERR_UNIMPLEMENTED, "docker_host",
                          "the engine has the API 1.%u: 1.%d to 1.%d is needed", theirs, MINOR_LEAST,

@@ -156,8 +156,11 @@ static int config_file(yaml_document_t *doc, yaml_node_t *node, const char *key,
 
     (void)snprintf(data_key, sizeof(data_key), "%s-data", key);
     data = yaml_text(doc, node, data_key);
-    if (data && *data)
-        return err_at(e, data_to_file(data, ret_fd, ret, e), KUBE_FIELD);
+    if (data && *data) {
+        int r = data_to_file(data, ret_fd, ret, e);
+
+        return r < 0 ? err_at(e, err_wrap(e, r, "kubeconfig: '%s'", data_key), KUBE_FIELD) : 0;
+    }
     if (!path || !*path)
         return 0;
     *ret = path_join(dir, path);
@@ -195,8 +198,8 @@ static int refuse_key(const char *path, const char *key, struct err *e)
                      "kubeconfig: '%.200s' has '%s', which is not done here: " BY_PROXY, path, key);
 }
 
-static int config_cluster(struct kube_config *c, yaml_document_t *doc, yaml_node_t *cluster,
-                          const char *path, const char *dir, struct err *e)
+static int config_cluster(struct kube_config *c, yaml_document_t *doc, const char *context,
+                          yaml_node_t *cluster, const char *path, const char *dir, struct err *e)
 {
     static const char *const refused[] = {"proxy-url", "tls-server-name", NULL};
     const char *server = yaml_text(doc, cluster, "server");
@@ -210,8 +213,9 @@ static int config_cluster(struct kube_config *c, yaml_document_t *doc, yaml_node
         return refuse_key(path, "insecure-skip-tls-verify", e);
     if (!server || !str_has_prefix(server, "https://"))
         return err_field(e, ERR_INVALID, KUBE_FIELD,
-                         "kubeconfig: '%.200s' names no server with https:// for the context",
-                         path);
+                         "kubeconfig: '%.200s' names no server with https:// for the context "
+                         "'%.100s'",
+                         path, context);
     c->server = strndup(server, server[n - 1] == '/' ? n - 1 : n);
     return c->server
                ? config_file(doc, cluster, "certificate-authority", dir, &c->fds[0], &c->ca, e)
@@ -252,19 +256,28 @@ static int config_context(struct kube_config *c, yaml_document_t *doc, const cha
         context ? context
                 : yaml_text(doc, yaml_calls.document_get_root_node(doc), "current-context");
     yaml_node_t *chosen = yaml_named(doc, "contexts", name, "context");
+    const char *user = yaml_text(doc, chosen, "user");
     int r;
 
     if (!dir)
         return err_oom(e);
+    if (!name || !*name)
+        return err_field(e, ERR_NOT_FOUND, KUBE_FIELD,
+                         "kubeconfig: '%.200s' has no current context: name one by "
+                         "BELLHOP_KUBE_CONTEXT, or with 'kubectl config use-context'",
+                         path);
     if (!chosen)
         return err_field(e, ERR_NOT_FOUND, context ? "kube_context" : KUBE_FIELD,
-                         "kubeconfig: '%.200s' has no context '%.100s'", path, name ? name : "");
-    r = config_cluster(c, doc,
+                         "kubeconfig: '%.200s' has no context '%.100s'", path, name);
+    if (user && *user && !yaml_named(doc, "users", user, "user")) /* as nobody, otherwise */
+        return err_field(e, ERR_NOT_FOUND, KUBE_FIELD,
+                         "kubeconfig: '%.200s' has no user '%.100s' for the context '%.100s'", path,
+                         user, name);
+    r = config_cluster(c, doc, name,
                        yaml_named(doc, "clusters", yaml_text(doc, chosen, "cluster"), "cluster"),
                        path, dir, e);
     if (r == 0)
-        r = config_user(c, doc, yaml_named(doc, "users", yaml_text(doc, chosen, "user"), "user"),
-                        path, dir, e);
+        r = config_user(c, doc, yaml_named(doc, "users", user, "user"), path, dir, e);
     if (r == 0)
         r = config_copy(name, &c->context, e);
     return r < 0 ? r : config_copy(yaml_text(doc, chosen, "namespace"), &c->namespace, e);

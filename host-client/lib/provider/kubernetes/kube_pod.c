@@ -334,7 +334,10 @@ int kube_pod_failure(const struct kube_pod *p, struct err *e)
     kube_pod_why(p, why);
     for (size_t i = 0; image_reasons[i]; i++)
         if (str_has_prefix(why, image_reasons[i]))
-            return err_field(e, ERR_PRECONDITION, "image", "the image cannot be had: %s", why);
+            return err_field(e, ERR_PRECONDITION, "image",
+                             "the cluster cannot pull the image (push it, or set kube-registry): "
+                             "%s",
+                             why);
     for (size_t i = 0; other_reasons[i]; i++)
         if (str_has_prefix(why, other_reasons[i]))
             return err_set(e, ERR_PRECONDITION, "the pod does not start: %s", why);

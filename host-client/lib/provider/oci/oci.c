@@ -86,7 +86,8 @@ static int require_root(struct err *e)
 {
     if (geteuid() == 0)
         return 0;
-    return err_set(e, ERR_DENIED, "the oci provider needs root (try sudo), or --provider process");
+    return err_set(e, ERR_DENIED,
+                   "the oci provider needs root (try sudo), or --provider docker or process");
 }
 
 static int oci_probe(struct bh_ctx *ctx, const char *runtime, struct provider_facts *ret,
