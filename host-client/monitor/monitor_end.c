@@ -152,8 +152,8 @@ void monitor_end_by_itself(struct monitor *m)
 
     if (!exit_watch_status(&m->exit, &status))
         (void)snprintf(cause, sizeof(cause), "%s",
-                       box_provider_has_disk(m->box, NULL) == 0 ? BRINGUP_DISK_GONE
-                                                                : "the box's first process ended");
+                       box_provider_look_disk(m->box, NULL) == 0 ? BRINGUP_DISK_GONE
+                                                                 : "the box's first process ended");
     else if (m->exit.is_oom)
         (void)snprintf(cause, sizeof(cause),
                        "the box's first process was killed by signal %d: out of memory",

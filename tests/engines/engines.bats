@@ -104,6 +104,60 @@ container_after_kill()
     nothing_left
 }
 
+# In a network of their own, where forwarding is off. The first to start is the first to end.
+overlap()
+{
+    local n
+
+    . "$TOP/tests/lib/engines.sh"
+    sysctl -qw net.ipv4.ip_forward=0
+    for n in 1 2; do
+        ENGINES=$1/$n
+        start_dockerd
+    done
+    for n in 1 2; do
+        ENGINES=$1/$n
+        export DOCKER_HOST=unix://$ENGINES/docker/sock
+        stop_engines
+    done
+    iptables -S FORWARD
+}
+
+@test "two Dockers that overlap leave the policy of FORWARD as it was" {
+    mkdir "$ENGINES"
+    export -f overlap
+    run -0 unshare --net bash -euc 'overlap "$1"' bash "$ENGINES"
+    echo "$output"
+    [ "${lines[0]}" = '-P FORWARD ACCEPT' ]
+    rmdir "$ENGINES"
+    nothing_left
+}
+
+# On a machine where /run/netns was never used. The remount is what `ip netns add` and Podman try first: if it fails, each
+# makes a mount point.
+share_anew()
+{
+    local n
+
+    . "$TOP/tests/lib/engines.sh"
+    ! mountpoint -q /run/netns || umount -l /run/netns
+    mount -t tmpfs tmpfs /run
+    mkdir /run/lock
+    for n in 1 2 3 4 5 6 7 8; do
+        share_run_netns &
+    done
+    wait
+    mount --make-rshared /run/netns
+    [ "$(grep -c ' /run/netns ' /proc/self/mountinfo)" -eq 1 ]
+    ip netns add bellhop
+    ip netns exec bellhop true
+}
+
+@test "tests that share the directory of network namespaces at once share one" {
+    export -f share_anew
+    unshare --mount --propagation private bash -euc share_anew
+}
+
 @test "Podman's service runs the image, and pauses it" {
     set_up_podman
     start_podman_service

@@ -8,6 +8,7 @@
 # stop_dockerd_hard       kills it; its containers run on
 # restart_dockerd         starts it again with the same data, stopped before; it ends its containers without the option
 #                         --live-restore
+# share_run_netns         before the first `ip netns add`; set_up_podman does it
 # set_up_podman           its own storage, by CONTAINERS_STORAGE_CONF, and what such a machine needs (CONTAINERS_CONF)
 # start_podman_service    Podman's API on a socket; sets PODMAN_SOCKET; after set_up_podman
 # start_rootless_dockerd, start_rootless_podman
@@ -21,7 +22,6 @@ start_dockerd()
     # The client must have the daemon's version: another one may lack its builder.
     export PATH="/usr/sbin:/usr/bin:$PATH"
     export DOCKER_HOST="unix://$ENGINES/docker/sock"
-    iptables -S FORWARD | sed -n 's/^-P FORWARD //p' >"$ENGINES/policy"
     make_bridge
     run_dockerd
 }
@@ -74,6 +74,8 @@ run_dockerd()
     read -r engines_bridge _ <"$ENGINES/bridge"
     exec 9>/run/lock/bellhop-dockerd
     flock 9
+    # A daemon that turns forwarding on sets the policy of FORWARD to DROP, too, and leaves both behind.
+    sysctl -qw net.ipv4.ip_forward=1
     # 3 and 4 are bats' own.
     # shellcheck disable=SC2086 # a word an option
     dockerd --data-root "$ENGINES/docker/root" --exec-root "$ENGINES/docker/exec" -H "$DOCKER_HOST" \
@@ -127,8 +129,20 @@ runroot = "$1/run"
 END
 }
 
+# share_run_netns: `ip netns add` and Podman make /run/netns a mount point when they first use it. If both do so at once,
+# the namespaces of one are hidden under the mount of the other.
+share_run_netns()
+(
+    exec 9>/run/lock/bellhop-netns
+    flock 9
+    mkdir -p /run/netns
+    mountpoint -q /run/netns || mount --rbind /run/netns /run/netns
+    mount --make-shared /run/netns
+)
+
 set_up_podman()
 {
+    share_run_netns
     mkdir -p "$ENGINES/podman"
     write_podman_config "$ENGINES/podman"
     export CONTAINERS_CONF="$ENGINES/podman/containers.conf"
@@ -244,8 +258,8 @@ until_gone()
     done
 }
 
-# The daemon leaves its rules and its policy behind. They are removed one by one: restoring all saved rules would bring
-# back rules that others have removed meanwhile, and break their ports.
+# The daemon leaves its rules behind. They are removed one by one: restoring all saved rules would bring back rules that
+# others have removed meanwhile, and break their ports.
 take_back_network()
 {
     read -r engines_bridge engines_net <"$ENGINES/bridge"
@@ -257,7 +271,6 @@ take_back_network()
                 iptables -w -t "$engines_table" -D $engines_rule || true
             done
     done
-    iptables -w -P FORWARD "$(cat "$ENGINES/policy")"
 }
 
 stop_engines()

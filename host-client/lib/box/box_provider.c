@@ -250,6 +250,13 @@ int box_provider_has_disk(struct bh_box *box, struct err *e)
     ASK("has_disk", default_deadline(box->ctx), has_disk(view, &why));
 }
 
+int box_provider_look_disk(struct bh_box *box, struct err *e)
+{
+    if (!box->provider->has_disk)
+        return 1;
+    QUIET_ASK("has_disk", look_deadline(box->ctx), has_disk(view, &why));
+}
+
 int box_provider_drop_capture(struct bh_box *box, const char *id, struct err *e)
 {
     if (!box->provider->drop_capture)

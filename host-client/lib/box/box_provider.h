@@ -40,7 +40,9 @@ int box_provider_exit_status(struct bh_box *box, const struct provider_run *run,
 void box_provider_end_reason(struct bh_box *box, char *out, size_t size);
 int box_provider_inspect(struct bh_box *box, json_t **ret, struct err *e);
 int box_provider_dial(struct bh_box *box, int64_t deadline_mono_ms, int *ret_fd, struct err *e);
-/* find() and watch(), asked again and again: the caller notes a fault once. They take BOX_PROVIDER_LOOK_MS at most. */
+/* find(), watch() and has_disk() for the monitor: a failure is no event of the box, since the monitor asks again or does
+ * without. They take BOX_PROVIDER_LOOK_MS at most. */
+int box_provider_look_disk(struct bh_box *box, struct err *e);
 int box_provider_watch(struct bh_box *box, int *ret_fd, struct err *e);
 int box_provider_look(struct bh_box *box, struct provider_run *ret, struct err *e);
 void box_provider_note_fault(struct bh_box *box, const char *name, const char *message);

@@ -289,6 +289,16 @@ enum whose {
     WHOSE_STRANGER, /* the store may have been lost: all work of its boxes is here */
 };
 
+/* A disk that was not there when its box was destroyed is somebody's work. A provider that answers for its disks keeps
+ * them elsewhere. */
+static bool may_have_disk(const struct record_row *record)
+{
+    const char *name = json_string_value(json_object_get(record->spec, "provider"));
+    const struct provider *p = name ? provider_find(name) : NULL;
+
+    return str_eq(record->cause, BRINGUP_DISK_GONE) && !(p && p->has_disk);
+}
+
 /* The row comes before everything else of a box, and one transaction makes it a record: what has
  * neither was never made by this store, or its record is forgotten. */
 static enum whose find_owner(struct gc *gc, const char *id)
@@ -302,8 +312,8 @@ static enum whose find_owner(struct gc *gc, const char *id)
     if (r != -ERR_NOT_FOUND)
         return WHOSE_BOX;
     r = store_find_record(gc->ctx->store, "id", id, &record, NULL);
-    if (r == 0) /* a disk that was not there when its box was destroyed is somebody's work */
-        whose = str_eq(record.cause, BRINGUP_DISK_GONE) ? WHOSE_DISK : WHOSE_LEFTOVER;
+    if (r == 0)
+        whose = may_have_disk(&record) ? WHOSE_DISK : WHOSE_LEFTOVER;
     else if (r == -ERR_NOT_FOUND)
         whose = WHOSE_STRANGER;
     record_row_done(&record);

@@ -136,6 +136,8 @@ process_kill()
 
 # ---- commands ----------------------------------------------------------------------------------
 
+# shellcheck source=tests/lib/engines.sh
+. "$top/tests/lib/engines.sh"
 # shellcheck source=tests/lib/kubernetes/build.sh
 . "$HERE/build.sh"
 # shellcheck source=tests/lib/kubernetes/control.sh
@@ -188,6 +190,7 @@ cluster_up()
     mkdir -m 0755 "$RUN" || die "a cluster is being started in $CACHE"
     rm -f "$LOG"/*.log
     control_start "$count"
+    share_run_netns
     for n in $(seq "$count"); do
         node_prepare "$n"
         node_connect "$n" "$count"

@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include "common/clock.h"
@@ -111,6 +113,146 @@ TEST(a_run_that_somebody_else_began_is_none_of_the_box)
     T_INT(provider_docker.pause(&s.box, PROVIDER_PAUSE_FREEZE, NULL), -ERR_PRECONDITION);
     provider_docker.end_reason(&s.box, why, sizeof(why));
     T_STR(why, "somebody else started its container again");
+    stage_done(&s);
+}
+
+/* An engine that does not say when a container's run began. */
+static void starts_that_are_none(struct stage *s, const char *recorded)
+{
+    struct provider_run run;
+    struct err e = {0};
+    char why[100];
+    int fd = -1;
+
+    write_record("exec", recorded, 0, 0);
+    T_INT(provider_docker.find(&s->box, &run, &e), -ERR_DATA_LOSS);
+    T_OK(strstr(e.message, "start time") != NULL);
+    T_INT(provider_docker.start(&s->box, &run, NULL), -ERR_DATA_LOSS);
+    T_INT(provider_docker.pause(&s->box, PROVIDER_PAUSE_FREEZE, NULL), -ERR_DATA_LOSS);
+    write_record("published", recorded, 1, getpid());
+    T_OK(provider_docker.dial(&s->box, &fd, NULL) < 0);
+    T_INT(fd, -1);
+    provider_docker.end_reason(&s->box, why, sizeof(why));
+    T_STR(why, "");
+    T_INT(unlink("docker.json"), 0);
+}
+
+TEST(a_run_of_an_engine_that_does_not_say_when_it_began_is_neither_ours_nor_over)
+{
+    static const char *const starts[] = {"", ",\"StartedAt\":\"\"", ",\"StartedAt\":null",
+                                         ",\"StartedAt\":\"0001-01-01T00:00:00Z\""};
+
+    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
+        char body[1024];
+        struct fake_rule rules[] = {{"GET /containers/bellhop-" BOX "/json", 200, body, 0, NULL},
+                                    {0}};
+        struct docker_container c = {0};
+        struct engine *d = NULL;
+        struct stage s;
+
+        (void)snprintf(body, sizeof(body),
+                       "{\"Id\":\"" ID "\",\"Name\":\"/bellhop-" BOX "\",\"Config\":{" LABELS
+                       "},\"State\":{\"Status\":\"running\",\"ExitCode\":0,\"Pid\":0%s}}",
+                       starts[i]);
+        stage_init(&s, rules);
+        starts_that_are_none(&s, "one");
+        starts_that_are_none(&s, "");
+        T_INT(docker_open(&s.box, &d, NULL), 0);
+        T_INT(docker_find_container(&s.box, d, &c, NULL), 1); /* it can be removed */
+        T_INT(docker_record_reach(&s.box, d, &c, NULL), -ERR_DATA_LOSS);
+        T_OK(access("docker.json", F_OK) < 0);
+        docker_container_done(&c);
+        (void)engine_free(d);
+        stage_done(&s);
+        T_INT(unlink(FAKE_SOCKET), 0);
+    }
+}
+
+/* ---- its first process ---- */
+
+static void container_of(pid_t pid, char *out, size_t size)
+{
+    (void)snprintf(out, size,
+                   "{\"Id\":\"" ID "\",\"Name\":\"/bellhop-" BOX "\",\"Config\":{" LABELS
+                   "},\"State\":{\"Status\":\"running\",\"ExitCode\":0,\"Pid\":%d,"
+                   "\"StartedAt\":\"one\"}}",
+                   (int)pid);
+}
+
+static void unshare_mounts(void)
+{
+    if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        t_skip("mounts need root");
+}
+
+TEST(a_process_that_only_sees_the_mounts_of_a_container_is_not_its_first)
+{
+    char body[1024];
+    struct fake_rule rules[] = {{"GET /containers/bellhop-" BOX "/json", 200, body, 0, NULL}, {0}};
+    struct provider_run run;
+    struct stage s;
+
+    unshare_mounts();
+    container_of(getpid(), body, sizeof(body));
+    stage_init(&s, rules);
+    write_record("exec", "one", 0, 0);
+    T_INT(mkdir(ID, 0700), 0);
+    T_INT(mount(ID, ID, NULL, MS_BIND, NULL), 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 1);
+    T_INT(run.pid, 0);
+    write_text(ID "/hosts", "");
+    T_INT(mount(ID "/hosts", "/etc/hosts", NULL, MS_BIND, NULL), 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 1);
+    T_INT(run.pid, getpid());
+    T_INT(run.pid_start, procfs_start_time(getpid()));
+    stage_done(&s);
+}
+
+#define PID_TEXT "4242"
+#define PID_NUMBER 4242
+
+/* The kernel's words on this process, which was started at that time. */
+static void write_stat(const char *start)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text),
+                   PID_TEXT " (sleep) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %s 0 0 0 0 0 0\n",
+                   start);
+    write_text("/proc/" PID_TEXT "/stat", text);
+}
+
+/* In a /proc of its own, where the control group is read from a fifo: when that is open, another process has the pid. */
+TEST(a_pid_that_is_another_processs_by_the_time_it_is_proved_is_none)
+{
+    char body[1024];
+    struct fake_rule rules[] = {{"GET /containers/bellhop-" BOX "/json", 200, body, 0, NULL}, {0}};
+    const char *const later_starts[] = {"100", "200"};
+    struct stage s;
+
+    unshare_mounts();
+    container_of(PID_NUMBER, body, sizeof(body));
+    stage_init(&s, rules);
+    write_record("exec", "one", 0, 0);
+    T_INT(mount("tmpfs", "/proc", "tmpfs", 0, NULL), 0);
+    T_INT(mkdir("/proc/" PID_TEXT, 0755), 0);
+    T_INT(mkfifo("/proc/" PID_TEXT "/cgroup", 0600), 0);
+    for (size_t i = 0; i < 2; i++) {
+        struct provider_run run;
+
+        write_stat("100");
+        if (fork() == 0) {
+            int fd = open("/proc/" PID_TEXT "/cgroup", O_WRONLY | O_CLOEXEC);
+
+            write_stat(later_starts[i]);
+            _exit(write(fd, ID, strlen(ID)) == (ssize_t)strlen(ID) ? 0 : 1);
+        }
+        T_INT(provider_docker.find(&s.box, &run, NULL), 1);
+        T_INT(run.pid, i == 0 ? PID_NUMBER : 0);
+        T_INT(run.pid_start, i == 0 ? 100 : 0);
+    }
+    T_INT(umount2("/proc", MNT_DETACH), 0); /* the sanitizers read it */
     stage_done(&s);
 }
 

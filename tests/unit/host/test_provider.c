@@ -335,6 +335,26 @@ TEST(the_reason_of_an_end_is_asked_for_as_briefly_as_all_else_that_the_monitor_a
     T_STR(reason, "in time");
 }
 
+static int far_has_disk(struct provider_box *b, struct err *e)
+{
+    char text[20];
+
+    far_end_reason(b, text, sizeof(text));
+    return strcmp(text, "in time") == 0 ? 1 : err_set(e, ERR_DEADLINE, "%s", text);
+}
+
+TEST(the_monitor_asks_for_the_disk_of_a_box_as_briefly_and_a_command_does_not)
+{
+    struct provider asked = provider_far;
+    struct bh_box box = far_box();
+
+    T_INT(box_provider_look_disk(&box, NULL), 1); /* the provider keeps it in the box's directory */
+    asked.has_disk = far_has_disk;
+    box.provider = &asked;
+    T_INT(box_provider_look_disk(&box, NULL), 1);
+    T_INT(box_provider_has_disk(&box, NULL), -ERR_DEADLINE);
+}
+
 TEST(a_box_whose_process_is_a_child_is_watched_and_reaped)
 {
     struct bh_box box = far_box();

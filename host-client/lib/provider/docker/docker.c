@@ -19,7 +19,6 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/store_mark.h"
-#include "lib/util/procfs.h"
 
 #define TOKEN_BYTES 4096
 #define SIGNAL_STATUS 128
@@ -182,13 +181,16 @@ static int run_of_container(const struct provider_box *b, struct engine *d,
     int r = docker_find_container(b, d, &c, e);
 
     *ret = (struct provider_run){0};
-    r = r == 1 ? docker_is_own_run(b, &c) : r;
+    if (r == 1)
+        r = docker_is_own_run(b, &c, e);
     if (r == 1)
         ret->is_paused = c.is_paused;
-    if (r == 1 && engine_is_local(d))
-        ret->pid = docker_own_pid(&c);
-    if (r == 1 && ret->pid)
-        ret->pid_start = procfs_start_time(ret->pid);
+    if (r == 1 && engine_is_local(d)) {
+        struct docker_process p = docker_own_process(&c);
+
+        ret->pid = p.pid;
+        ret->pid_start = p.start;
+    }
     docker_container_done(&c);
     return r;
 }
@@ -316,11 +318,13 @@ static int docker_start(struct provider_box *b, struct provider_run *ret, struct
     if (r == 0)
         r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
     else if (r == 1)
-        r = docker_is_own_run(b, &c) ? 0 : start_container(b, d, e);
+        r = docker_is_own_run(b, &c, e);
+    if (r == 0)
+        r = start_container(b, d, e);
     if (r < 0 && c.doc)
         save_logs(b, d, c.id);
     docker_container_done(&c);
-    if (r == 0)
+    if (r >= 0)
         r = run_of_container(b, d, ret, e);
     return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the container ended at once") : r < 0 ? r : 0;
 }
@@ -335,10 +339,11 @@ static int find_running(struct provider_box *b, struct engine **ret_engine,
 
     if (r == 0)
         r = docker_find_container(b, *ret_engine, ret, e);
-    if (r == 1 && docker_is_own_run(b, ret))
+    if (r == 1)
+        r = docker_is_own_run(b, ret, e);
+    if (r == 1)
         return 0;
-    if (r >= 0)
-        docker_container_done(ret);
+    docker_container_done(ret);
     return r < 0 ? r : err_set(e, ERR_PRECONDITION, "the box is not running");
 }
 
@@ -411,7 +416,7 @@ static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
         r = docker_find_container(b, d, &c, e);
     if (r == 1) {
         /* Without a token the agent waits for one, and does not see the signal. */
-        if (!docker_is_own_run(b, &c))
+        if (docker_is_own_run(b, &c, NULL) == 0)
             grace_ms = 0;
         r = c.is_running ? stop_container(d, &c, grace_ms, e) : 0;
         if (c.is_running && (r == 0 || r == -ERR_NOT_FOUND))
@@ -508,7 +513,7 @@ static void docker_end_reason(struct provider_box *b, char *out, size_t size)
 
     *out = '\0';
     if (docker_open(b, &d, NULL) == 0 && docker_find_container(b, d, &c, NULL) == 1 &&
-        c.is_running && !docker_is_own_run(b, &c))
+        c.is_running && docker_is_own_run(b, &c, NULL) == 0)
         (void)snprintf(out, size, "somebody else started its container again");
     docker_container_done(&c);
 }

@@ -60,9 +60,10 @@ bool docker_has_runtime(const struct docker_facts *f, const char *name);
 /* A box's container as the engine has it. */
 struct docker_container {
     char id[72];
-    char status[24];  /* "running", "paused", ... */
-    char started[40]; /* when its run began, in the engine's words */
-    bool is_running;  /* or paused, or not yet stopped */
+    char status[24]; /* "running", "paused", ... */
+    char started
+        [40]; /* when its run began, in the engine's words; "": it does not say, or it never ran */
+    bool is_running; /* or paused, or not yet stopped */
     bool is_paused, is_oom;
     int exit_code;
     pid_t pid; /* on the engine's machine */
@@ -100,11 +101,18 @@ int docker_settle_image(const struct provider_box *b, struct engine *d, char **r
 /* After a start: decides the way to the agent, and records it in the box's directory. */
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e);
-/* Did start() begin the run that the container is in? False, too, if it is in none. A new run has no token. */
-bool docker_is_own_run(const struct provider_box *b, const struct docker_container *c);
+/* Did start() begin the run that the container is in? 1, 0, also if it is in none, or ERR_DATA_LOSS: the engine does not
+ * say when the run began. A new run has no token. */
+int docker_is_own_run(const struct provider_box *b, const struct docker_container *c,
+                      struct err *e);
 /* Waits until the agent answers, and so has its token. ERR_UNAVAILABLE: the container has ended, or it is silent. */
 int docker_await_agent(struct provider_box *b, struct engine *d, struct err *e);
-pid_t docker_own_pid(const struct docker_container *c);       /* on this machine; 0: elsewhere */
+/* The container's first process. pid 0: it is not of this machine, or it has ended. */
+struct docker_process {
+    pid_t pid;
+    uint64_t start; /* procfs_start_time() */
+};
+struct docker_process docker_own_process(const struct docker_container *c);
 bool docker_has_own_cgroup(const struct docker_container *c); /* false, too, if it is elsewhere */
 /* Refuses, about `field`, what needs that the engine pauses the container. */
 int docker_check_freezer(struct engine *d, const struct docker_container *c, const char *field,

@@ -18,6 +18,7 @@
 #define GONE_POLL_MS 50
 #define CPUS_MOST 65536
 #define ID_DIGITS 64
+#define NEVER "0001-01-01T" /* the zero of the engines' clocks */
 
 /* ---- the engine ---- */
 
@@ -354,7 +355,8 @@ int docker_find_named(const struct provider_box *b, struct engine *d, const char
     (void)snprintf(c.id, sizeof(c.id), "%s", json_text(c.doc, "Id"));
     (void)snprintf(c.status, sizeof(c.status), "%s", json_text(state, "Status"));
     c.is_paused = str_eq(c.status, "paused");
-    (void)snprintf(c.started, sizeof(c.started), "%s", json_text(state, "StartedAt"));
+    if (!str_has_prefix(json_text(state, "StartedAt"), NEVER))
+        (void)snprintf(c.started, sizeof(c.started), "%s", json_text(state, "StartedAt"));
     c.is_running =
         c.is_paused || str_eq(c.status, "running") || str_eq(c.status, "stopping"); /* Podman's */
     c.is_oom = json_is_true(json_object_get(state, "OOMKilled"));

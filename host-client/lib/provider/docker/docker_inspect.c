@@ -13,6 +13,7 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/provider/docker/docker.h"
+#include "lib/util/procfs.h"
 
 #define STATUS_BYTES 65536
 #define SECCOMP_FILTER 2
@@ -51,8 +52,7 @@ static json_t *new_unknown_isolation(void)
     return obj;
 }
 
-/* NULL: the processes are not on this machine. */
-static json_t *new_kernel_isolation(pid_t pid)
+static json_t *read_kernel_isolation(pid_t pid)
 {
     _cleanup_free_ char *status = NULL;
     char path[48], caps[24];
@@ -71,10 +71,23 @@ static json_t *new_kernel_isolation(pid_t pid)
         status_number(status, "\nNoNewPrivs:", 10) == 1, "capabilities", caps);
 }
 
-static json_t *new_isolation(const struct docker_facts *f, const struct docker_container *c,
-                             pid_t pid, const struct spec *spec)
+/* NULL: the processes are not on this machine, or have ended, and the pid may have been another's. */
+static json_t *new_kernel_isolation(const struct docker_container *c)
 {
-    json_t *obj = pid ? new_kernel_isolation(pid) : NULL;
+    struct docker_process p = docker_own_process(c);
+    json_t *obj = p.pid ? read_kernel_isolation(p.pid) : NULL;
+
+    if (obj && !procfs_is_alive(p.pid, p.start)) {
+        json_decref(obj);
+        obj = NULL;
+    }
+    return obj;
+}
+
+static json_t *new_isolation(const struct docker_facts *f, const struct docker_container *c,
+                             bool is_local, const struct spec *spec)
+{
+    json_t *obj = is_local ? new_kernel_isolation(c) : NULL;
     json_t *host = json_object_get(c->doc, "HostConfig");
     const char *runtime = json_string_value(json_object_get(host, "Runtime"));
 
@@ -111,13 +124,13 @@ static json_t *new_engine(const struct docker_facts *f, const struct provider_bo
 
 /* Limits are the engine's words; the isolation is the kernel's where it can be read. */
 static int describe_container(const struct provider_box *b, const struct docker_facts *f,
-                              const struct docker_container *c, pid_t pid, json_t **ret,
+                              const struct docker_container *c, bool is_local, json_t **ret,
                               struct err *e)
 {
     json_t *host = json_object_get(c->doc, "HostConfig");
 
     *ret = json_pack("{s:o, s:{s:o, s:o, s:o, s:s}, s:{s:s, s:b}, s:[], s:o}", "isolation",
-                     new_isolation(f, c, pid, b->spec), "limits", "pids",
+                     new_isolation(f, c, is_local, b->spec), "limits", "pids",
                      new_limit(host, "PidsLimit", 1), "memory_bytes", new_limit(host, "Memory", 1),
                      "cpu_millis", new_limit(host, "NanoCpus", 1000000), "disk_bytes", "unlimited",
                      "network", "mode", b->spec->network, "filtered", 0, "missing", "engine",
@@ -139,7 +152,7 @@ int docker_inspect(struct provider_box *b, json_t **ret, struct err *e)
     if (r == 1)
         r = docker_read_facts(d, &facts, e);
     if (r == 0)
-        r = describe_container(b, &facts, &c, engine_is_local(d) ? docker_own_pid(&c) : 0, ret, e);
+        r = describe_container(b, &facts, &c, engine_is_local(d), ret, e);
     docker_facts_done(&facts);
     docker_container_done(&c);
     return r;

@@ -89,38 +89,68 @@ static int reach_load(const struct provider_box *b, struct reach *ret, struct er
     return r < 0 ? err_wrap(e, r, "the record of the container") : 0;
 }
 
-static bool is_run_of(const struct docker_container *c, const struct reach *w)
+/* 1, 0, or ERR_DATA_LOSS: runs of a container are told apart by their time alone. */
+static int is_run_of(const struct docker_container *c, const struct reach *w, struct err *e)
 {
-    return c->is_running && str_eq(c->id, w->container) && str_eq(c->started, w->started);
+    if (!c->is_running || !str_eq(c->id, w->container))
+        return 0;
+    return *c->started ? str_eq(c->started, w->started)
+                       : docker_answer_is_strange(e, "start time of the container");
 }
 
-bool docker_is_own_run(const struct provider_box *b, const struct docker_container *c)
+int docker_is_own_run(const struct provider_box *b, const struct docker_container *c, struct err *e)
 {
     _cleanup_reach_ struct reach w = {0};
 
-    return c->is_running && reach_load(b, &w, NULL) == 0 && is_run_of(c, &w);
+    return c->is_running && reach_load(b, &w, NULL) == 0 ? is_run_of(c, &w, e) : 0;
 }
 
-static bool names_container(const struct docker_container *c, const char *file)
+/* Of the process that the engine tells. NULL: there is none, or it is somebody's who hides it. free() it. */
+static char *read_proc(const struct docker_container *c, const char *file)
 {
-    _cleanup_free_ char *text = NULL;
-    char path[48];
-    size_t len = 0;
+    char path[48], *text = NULL;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)c->pid, file);
-    return io_read_file(AT_FDCWD, path, PROC_BYTES, &text, &len, NULL) == 0 && strstr(text, c->id);
+    return io_read_file(AT_FDCWD, path, PROC_BYTES, &text, NULL, NULL) == 0 ? text : NULL;
 }
 
 bool docker_has_own_cgroup(const struct docker_container *c)
 {
-    return c->pid > 1 && names_container(c, "cgroup");
+    _cleanup_free_ char *text = c->pid > 1 ? read_proc(c, "cgroup") : NULL;
+
+    return text && strstr(text, c->id);
 }
 
-/* If the pid that the engine tells is one of this machine, the process is in the container's control group. Rootless
- * engines have none with cgroup v1; the files that an engine mounts, such as /etc/hosts, name the container too. */
-pid_t docker_own_pid(const struct docker_container *c)
+/* Engines mount a file of the container there. That a mount point names the container proves nothing: other processes
+ * of the machine see Docker's. */
+static bool has_own_hosts(const struct docker_container *c)
 {
-    return c->pid > 1 && (docker_has_own_cgroup(c) || names_container(c, "mountinfo")) ? c->pid : 0;
+    _cleanup_free_ char *text = read_proc(c, "mountinfo");
+
+    for (const char *at = text; at && (at = strstr(at, " /etc/hosts ")); at++) {
+        const char *line = at;
+
+        while (line > text && line[-1] != '\n')
+            line--;
+        if (memmem(line, (size_t)(at - line), c->id, strlen(c->id)))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * If the pid that the engine tells is one of this machine, the process is in the container's control group. Rootless
+ * engines have none with cgroup v1. The kernel may give the pid to another process at any time: the start time is read
+ * before the proof, and is the same after it.
+ */
+struct docker_process docker_own_process(const struct docker_container *c)
+{
+    struct docker_process p = {.pid = c->pid, .start = c->pid > 1 ? procfs_start_time(c->pid) : 0};
+
+    return p.start && (docker_has_own_cgroup(c) || has_own_hosts(c)) &&
+                   procfs_is_alive(p.pid, p.start)
+               ? p
+               : (struct docker_process){0};
 }
 
 /* ---- choosing ---- */
@@ -206,15 +236,18 @@ static bool is_engines_port(struct engine *d, uint16_t port)
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e)
 {
-    pid_t pid = engine_is_local(d) ? docker_own_pid(c) : 0;
-    struct reach w = {.way = DOCKER_REACH_EXEC,
-                      .container = c->id,
-                      .started = c->started,
-                      .address = "",
-                      .pid = (uint32_t)pid,
-                      .pid_start = pid ? procfs_start_time(pid) : 0};
-    int is_here = is_engine_here(d, c, pid, e);
+    struct docker_process p = {0};
+    struct reach w = {
+        .way = DOCKER_REACH_EXEC, .container = c->id, .started = c->started, .address = ""};
+    int is_here;
 
+    if (!*c->started)
+        return docker_answer_is_strange(e, "start time of the container");
+    if (engine_is_local(d))
+        p = docker_own_process(c);
+    w.pid = (uint32_t)p.pid;
+    w.pid_start = p.start;
+    is_here = is_engine_here(d, c, p.pid, e);
     if (is_here < 0)
         return is_here;
     if (is_here && c->published && answers_at(b, LOOPBACK, c->published) &&
@@ -241,17 +274,19 @@ static int ask_engine(struct provider_box *b, const struct reach *w, struct err 
 
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
+    if (r == 1)
+        r = is_run_of(&c, w, e);
+    if (r == 1)
+        r = (w->way != DOCKER_REACH_ADDRESS || str_eq(c.address, w->address)) &&
+            (w->way != DOCKER_REACH_PUBLISHED || c.published == w->port);
+    docker_container_done(&c);
     if (r < 0)
         return r;
-    r = r == 1 && is_run_of(&c, w) &&
-                (w->way != DOCKER_REACH_ADDRESS || str_eq(c.address, w->address)) &&
-                (w->way != DOCKER_REACH_PUBLISHED || c.published == w->port)
-            ? 0
-            : err_set(e, ERR_UNAVAILABLE, "the container has ended");
-    if (r == 0 && w->way == DOCKER_REACH_PUBLISHED && !is_engines_port(d, (uint16_t)w->port))
-        r = err_set(e, ERR_UNAVAILABLE, "the port %u is not the engine's", w->port);
-    docker_container_done(&c);
-    return r;
+    if (r == 0)
+        return err_set(e, ERR_UNAVAILABLE, "the container has ended");
+    if (w->way == DOCKER_REACH_PUBLISHED && !is_engines_port(d, (uint16_t)w->port))
+        return err_set(e, ERR_UNAVAILABLE, "the port %u is not the engine's", w->port);
+    return 0;
 }
 
 /*
