@@ -153,7 +153,8 @@ start_podman_service()
 {
     PODMAN_SOCKET=$ENGINES/podman/sock
     export PODMAN_SOCKET
-    podman system service --time=0 "unix://$PODMAN_SOCKET" >"$ENGINES/podman/log" 2>&1 </dev/null 3>&- 4>&- &
+    # Its conmon leaves files where it was started.
+    (cd "$ENGINES/podman" && exec podman system service --time=0 "unix://$PODMAN_SOCKET" >log 2>&1 </dev/null 3>&- 4>&-) &
     echo $! >"$ENGINES/podman/started"
     answers_or_fails $! "$ENGINES/podman/log" socket_answers "$PODMAN_SOCKET"
 }
