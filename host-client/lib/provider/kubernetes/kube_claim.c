@@ -225,17 +225,10 @@ int kube_suspend(struct kube *k, const struct kube_claim *c, bool is_suspended, 
     _cleanup_json_ json_t *body =
         json_pack("{s:{s:s}, s:{s:s}}", "metadata", "uid", c->sandbox_uid, "spec", "operatingMode",
                   is_suspended ? "Suspended" : "Running");
-    struct err why = {0};
-    int r;
 
     if (!c->sandbox || kube_claim_is_suspended(c) == is_suspended)
         return 0;
-    r = kube_patch(k, KUBE_SANDBOXES, c->sandbox_name, body, &why);
-    if (r == 0 || r == -ERR_NOT_FOUND || r == -ERR_ABORTED)
-        return 0;
-    if (e)
-        *e = why;
-    return r;
+    return kube_patch(k, KUBE_SANDBOXES, c->sandbox_name, c->sandbox_uid, body, e);
 }
 
 /* ---- why, and waiting ---- */
