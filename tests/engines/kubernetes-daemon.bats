@@ -346,6 +346,7 @@ box_state_is() { leads && [ "$(ask GET /v1/boxes/one | jq -r .state)" = "$1" ]; 
     kill -9 "$(processes_of "$POD" bellhopd | head -n 1)"
     wait_until 120 box_state_is stopped
     ask POST /v1/boxes/one/start >/dev/null
+    ask GET /v1/boxes/one/status >/dev/null # the capacity of the claim
     ask POST /v1/gc >/dev/null
     ask DELETE /v1/boxes/one
     run ! ask POST /v1/boxes --json '{"name": "two", "provider": "kubernetes", "image": "tests", "agent": "none",

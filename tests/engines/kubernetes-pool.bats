@@ -179,6 +179,49 @@ answer_of()
     kube delete sandboxwarmpools,sandboxtemplates unnamed silent ended imageless nowhere
 }
 
+restarts() { kube get pod "$(claim_of "$ID")" -o 'jsonpath={.status.containerStatuses[0].restartCount}'; }
+
+# The documented template has restartPolicy: Never.
+@test "a container of a pool that is started again while its box starts, or later, gets the token again" {
+    local uid
+
+    pool again 0 '.restartPolicy = "Always" | .containers[0].command[2] |= "cd /run/bellhop &&
+        if [ ! -e once ]; then : >once; mkfifo token; read -r t <token; exit 7; fi; " + .'
+    KUBE_POOL=again up one
+    [ "$(restarts)" = 1 ]
+    is_state running
+    [ "$(bellhop exec one -- echo there)" = there ]
+    uid=$(pod_uid)
+    kill -9 "$(kube_pid "$ID")"
+    wait_until 30 is_state stopped
+    # By when the monitor looks: the container has ended, waits, or runs again.
+    [[ "$(status_of .cause)" =~ signal\ 9|CrashLoopBackOff|Restarted ]] || fail "$(status_of .cause)"
+    [ "$(bellhop exec one -- echo there)" = there ]
+    [ "$(pod_uid)" = "$uid" ]
+    [ "$(restarts)" = 2 ]
+    bellhop rm one
+    kube delete sandboxwarmpools,sandboxtemplates again
+}
+
+@test "a readiness probe that fails is said by a start that waits for it, and ends no box" {
+    is_unready() { kube get pod "$(claim_of "$ID")" -o json |
+        jq -e '.status.conditions[] | select(.type == "Ready" and .reason == "ContainersNotReady")' >/dev/null; }
+
+    pool unready 0 '.containers[0].readinessProbe = {exec: {command: ["test", "-e", "/workspace/ready"]}, periodSeconds: 1}'
+    refuses deadline_exceeded 'Readiness probe failed' --provider kubernetes --pool unready --start-timeout 20s
+    kube delete sandboxwarmpools,sandboxtemplates unready
+    pool unready 0 '.containers[0].readinessProbe = {exec: {command: ["test", "-e", "/workspace/ready"]}, periodSeconds: 1} |
+        .containers[0].command[2] |= ": >/workspace/ready; " + .'
+    KUBE_POOL=unready up one
+    bellhop exec one -- rm ready
+    wait_until 60 is_unready
+    is_state running
+    [ "$(bellhop exec one -- echo there)" = there ]
+    is_state running
+    bellhop rm one
+    kube delete sandboxwarmpools,sandboxtemplates unready
+}
+
 @test "a pod that is deleted behind a pool's back is replaced, and the box has its files and its token again" {
     local uid
 

@@ -128,6 +128,14 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
     bellhop rm one
 }
 
+@test "a network policy of a box that somebody has opened is closed again at its next start" {
+    up --network none
+    bellhop stop one
+    kube patch networkpolicy "bellhop-$ID" --type merge -p '{"spec": {"egress": [{}]}}'
+    bellhop start one
+    kube get networkpolicy "bellhop-$ID" -o json | jq -e '.spec.egress == null and (.spec.policyTypes | length) == 2'
+}
+
 # in_pod COMMAND...: with the files that a pod of the service account has, in a mount namespace of its own.
 in_pod()
 {

@@ -60,6 +60,8 @@ static struct {
     unsigned n_watches;
     /* True: *a is the answer. Called under the lock. */
     bool (*answer)(const struct kube_call *c, struct kube_answer *a);
+    /* The output of a command in a pod; NULL: an agent that says the same whatever it is asked. */
+    const char *(*exec)(const struct kube_call *c);
 } api = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 /* ---- objects ---- */
@@ -267,6 +269,18 @@ static inline void api_send(int fd, const struct kube_answer *a)
     free(text);
 }
 
+/* A message of an exec: the standard output, which an agent keeps open. */
+static inline void api_send_output(int fd, const char *text)
+{
+    const char *output = text ? text : "HTTP/1.1 200 OK";
+    unsigned char head[3] = {0x82, (unsigned char)(strlen(output) + 1), 1};
+
+    (void)send(fd, head, sizeof(head), MSG_NOSIGNAL);
+    (void)send(fd, output, strlen(output), MSG_NOSIGNAL);
+    if (text)
+        (void)shutdown(fd, SHUT_WR);
+}
+
 static inline void *api_serve_one(void *arg)
 {
     int fd = (int)(intptr_t)arg;
@@ -280,8 +294,8 @@ static inline void *api_serve_one(void *arg)
         if (!api.answer || !api.answer(c, &a)) {
             if (strstr(c->path, "watch=1") || strstr(c->path, "/exec?")) {
                 (void)send(fd, "HTTP/1.1 101 Switching Protocols\r\n\r\n", 36, MSG_NOSIGNAL);
-                if (strstr(c->path, "/exec?")) /* an agent that says this whatever it is asked */
-                    (void)send(fd, "\x82\x10\x01HTTP/1.1 200 OK", 18, MSG_NOSIGNAL);
+                if (strstr(c->path, "/exec?"))
+                    api_send_output(fd, api.exec ? api.exec(c) : NULL);
                 stays = api.n_watches < CASE_CONNECTIONS;
                 if (stays)
                     api.watches[api.n_watches++] = fd;

@@ -184,6 +184,7 @@ static struct {
     const char *method, *path; /* the call that fails */
     unsigned times;
     struct kube_answer answer;
+    const char *reason, *message; /* NULL: some */
 } fault;
 
 static bool answer_fault(const struct kube_call *c, struct kube_answer *a)
@@ -194,7 +195,8 @@ static bool answer_fault(const struct kube_call *c, struct kube_answer *a)
     fault.times--;
     *a = fault.answer;
     if (a->status)
-        a->body = api_status(a->status, "Because", "the server says no");
+        a->body = api_status(a->status, fault.reason ? fault.reason : "Because",
+                             fault.message ? fault.message : "the server says no");
     return true;
 }
 
@@ -265,6 +267,73 @@ TEST(an_answer_that_refuses_is_not_repeated)
         T_INT(start_box(&e), -answers[i].code);
         T_INT(api_calls("POST /api/v1/namespaces/default/pods"), before + 1);
     }
+}
+
+/* As of a webhook that is gone. */
+TEST(an_internal_error_that_does_not_pass_ends_a_start_soon)
+{
+    struct err e = {0};
+
+    begin_box();
+    fail_calls("POST", "/pods", 1000, (struct kube_answer){500});
+    T_INT(start_box(&e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "the server says no"));
+    T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 4);
+}
+
+TEST(an_internal_error_that_says_that_it_passes_is_repeated)
+{
+    static const struct {
+        const char *reason, *message, *header;
+    } answers[] = {{"ServerTimeout", "try again", NULL},
+                   {"", "etcdserver: leader changed", NULL},
+                   {"InternalError", "busy", "Retry-After: 1\r\n"}};
+
+    begin_box();
+    for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
+        struct err e = {0};
+
+        fault.reason = answers[i].reason;
+        fault.message = answers[i].message;
+        fail_calls("POST", "/pods", 5, (struct kube_answer){500, .header = answers[i].header});
+        if (start_box(&e) < 0)
+            t_fail(__FILE__, __LINE__, "start %zu: %s", i, e.message);
+        T_INT(fault.times, 0);
+        T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    }
+}
+
+TEST(the_dry_run_of_a_new_box_repeats_a_call_that_fails_for_a_moment)
+{
+    begin_box();
+    case_spec.privilege = strdup("strict"); /* check() replaces it */
+    for (size_t i = 0; i < sizeof(passing) / sizeof(*passing); i++) {
+        struct err e = {0};
+
+        fail_calls("POST", "/secrets", 1, passing[i]);
+        if (provider_kubernetes.check(&case_ctx, &case_spec, &e) < 0)
+            t_fail(__FILE__, __LINE__, "check %zu: %s", i, e.message);
+        T_INT(fault.times, 0);
+    }
+    T_INT(api_count("pods"), 0);
+}
+
+TEST(a_conflict_that_is_not_about_the_uid_is_no_deletion)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    struct err e = {0};
+
+    begin_started();
+    T_INT(kube_open(&case_ctx, "proxy:api", clock_mono_ms() + 60000, &k, &e), 0);
+    T_INT(kube_delete(k, KUBE_SECRETS, CASE_POD, "another uid", -1, &e), 0);
+    T_INT(api_count("secrets"), 1);
+    fail_calls("DELETE", "/secrets", 1, (struct kube_answer){409});
+    T_INT(kube_delete(k, KUBE_SECRETS, CASE_POD, "uid-1", -1, &e), -ERR_ABORTED);
+    T_OK(strstr(e.message, "the server says no"));
+    fail_calls("DELETE", "/secrets", 1, (struct kube_answer){409});
+    T_INT(provider_kubernetes.destroy(&case_box, &e), 0);
+    T_INT(fault.times, 0);
+    T_INT(api_count("secrets"), 0);
 }
 
 TEST(a_start_waits_as_long_as_retry_after_says)
@@ -367,6 +436,182 @@ TEST(a_404_of_a_gateway_is_no_end_of_the_box)
     T_INT(find_box(&e), -ERR_UNAVAILABLE);
     clear_kind("pods");
     T_INT(find_box(&e), 0);
+}
+
+TEST(a_404_of_a_gateway_leaves_neither_a_pod_nor_an_object_behind)
+{
+    struct err e = {0};
+
+    begin_started();
+    fail_calls("GET", "/pods/" CASE_POD, 1, (struct kube_answer){404});
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_INT(api_count("pods"), 0);
+    T_INT(start_box(&e), 0);
+    fail_calls("GET", "/pods", 1, (struct kube_answer){404});
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), -ERR_UNAVAILABLE);
+    T_INT(api_count("pods"), 1);
+    fail_calls("GET", "/pods/" CASE_POD, 1, (struct kube_answer){404});
+    T_INT(provider_kubernetes.destroy(&case_box, &e), 0);
+    T_INT(api_count("pods"), 0);
+    T_INT(start_box(&e), 0);
+    fail_calls("GET", "/secrets/" CASE_POD, 1, (struct kube_answer){404});
+    T_INT(provider_kubernetes.destroy(&case_box, &e), 0);
+    T_INT(api_count("secrets"), 0);
+}
+
+TEST(a_stop_in_another_cluster_is_an_error_and_a_removal_is_the_way_out)
+{
+    struct err e = {0};
+
+    begin_started();
+    clear_kind("pods");
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0); /* its Secret is there */
+    clear_kind("secrets");
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "made in"));
+    T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0); /* or its claim */
+    clear_kind("persistentvolumeclaims");
+    T_INT(provider_kubernetes.destroy(&case_box, &e), 0);
+}
+
+/* ---- the network policy ---- */
+
+static json_t *stored_policy_spec(void)
+{
+    return json_object_get(json_object_get(api_kind("networkpolicies"), CASE_POD), "spec");
+}
+
+TEST(a_policy_that_somebody_has_changed_is_made_anew_before_the_pod)
+{
+    static const struct {
+        const char *field, *value;
+    } changes[] = {
+        {"egress", "[{}]"},
+        {"ingress", "[{\"from\": []}]"},
+        {"policyTypes", "[\"Ingress\"]"},
+        {"podSelector", "{\"matchLabels\": {\"dev.bellhop.box\": \"another\"}}"},
+        {"podSelector",
+         "{\"matchLabels\": {\"dev.bellhop.box\": \"" CASE_BOX "\", \"absent\": \"1\"}}"},
+        {"podSelector", "{\"matchLabels\": {\"dev.bellhop.box\": \"" CASE_BOX
+                        "\"}, \"matchExpressions\": [{\"key\": \"a\", \"operator\": \"Exists\"}]}"},
+    };
+    struct err e = {0};
+
+    case_spec.network = (char *)"none";
+    begin_started();
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
+        json_t *wanted = json_deep_copy(stored_policy_spec());
+
+        T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+        (void)json_object_set_new(stored_policy_spec(), changes[i].field,
+                                  json_loads(changes[i].value, 0, NULL));
+        if (start_box(&e) < 0)
+            t_fail(__FILE__, __LINE__, "start %zu: %s", i, e.message);
+        if (!json_equal(stored_policy_spec(), wanted))
+            t_fail(__FILE__, __LINE__, "change %zu stays", i);
+        json_decref(wanted);
+    }
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_INT(start_box(&e), 0); /* one that is as it should be stays */
+    T_INT(api_calls("DELETE /apis/networking.k8s.io"), sizeof(changes) / sizeof(*changes));
+}
+
+static bool open_policies(const struct kube_call *c, struct kube_answer *a)
+{
+    json_t *body;
+
+    if (strcmp(c->method, "POST") != 0 || !strstr(c->path, "/networkpolicies"))
+        return false;
+    body = json_loads(c->body, 0, NULL);
+    (void)json_object_set_new(json_object_get(body, "spec"), "egress", json_pack("[{}]"));
+    *a = (struct kube_answer){201, .body = json_deep_copy(api_put_new("networkpolicies", body))};
+    return true;
+}
+
+TEST(a_cluster_that_opens_the_policy_gets_no_pod_of_a_box_without_a_network)
+{
+    struct err e = {0};
+
+    case_spec.network = (char *)"none";
+    begin_box();
+    api.answer = open_policies;
+    T_INT(start_box(&e), -ERR_PRECONDITION);
+    T_STR(e.field, "network");
+    T_INT(api_calls("POST /api/v1/namespaces/default/pods"), 0);
+    T_INT(api_count("networkpolicies"), 0);
+}
+
+/* ---- a node that tells, or does not ---- */
+
+static void set_ready(const char *reason)
+{
+    json_t *pod, *ready;
+
+    (void)pthread_mutex_lock(&api.lock);
+    pod = json_object_get(api_kind("pods"), CASE_POD);
+    ready = json_array_get(json_object_get(json_object_get(pod, "status"), "conditions"), 0);
+    (void)json_object_set_new(ready, "status", json_string("False"));
+    (void)json_object_set_new(ready, "reason", json_string(reason));
+    (void)pthread_mutex_unlock(&api.lock);
+}
+
+/* The controller that looks after nodes sets the status alone. */
+TEST(a_pod_whose_probe_fails_is_of_no_lost_node)
+{
+    struct err e = {0};
+
+    begin_started();
+    set_ready("ContainersNotReady");
+    T_INT(find_box(&e), 1);
+    set_ready("");
+    T_INT(find_box(&e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "NodeStatusUnknown"));
+}
+
+TEST(a_pod_that_ends_has_its_own_grace_before_its_node_is_blamed)
+{
+    static const struct {
+        const char *grace;
+        int asked_s, expected_s;
+    } ends[] = {{"60", 5, 60},  {"5", 5, 5},   {"1", 30, 30},
+                {"null", 7, 7}, {"1e9", 7, 7}, {"99999999", 7, 24 * 3600}};
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+        _cleanup_kube_pod_ struct kube_pod p = {0};
+        int64_t before = clock_mono_ms(), by;
+
+        kube_read_pod_take(json_pack("{s:{s:o}}", "metadata", "deletionGracePeriodSeconds",
+                                     json_loads(ends[i].grace, JSON_DECODE_ANY, NULL)),
+                           &p);
+        by = kube_end_by_ms(&p, ends[i].asked_s) - KUBE_FORCE_AFTER_MS - ends[i].expected_s * 1000;
+        T_OK(by >= before && by <= clock_mono_ms());
+    }
+}
+
+TEST(a_pod_that_does_not_end_is_told_in_kubernetes_words)
+{
+    static const struct {
+        const char *ready, *expected;
+    } pods[] = {
+        {"{\"type\": \"Ready\", \"status\": \"False\"}", "NodeStatusUnknown"},
+        {"{\"type\": \"Ready\", \"status\": \"False\", \"reason\": \"ContainersNotReady\", "
+         "\"message\": \"containers with unready status: [box]\"}",
+         "does not end the pod, whose time is over: ContainersNotReady: containers with"},
+    };
+
+    for (size_t i = 0; i < sizeof(pods) / sizeof(*pods); i++) {
+        _cleanup_kube_pod_ struct kube_pod p = {0};
+        struct err e = {0};
+
+        kube_read_pod_take(json_pack("{s:{s:s, s:[{s:s, s:{s:{}}}], s:[o]}}", "status", "phase",
+                                     "Running", "containerStatuses", "name", "box", "state",
+                                     "running", "conditions", json_loads(pods[i].ready, 0, NULL)),
+                           &p);
+        T_INT(kube_pod_does_not_end(&p, &e), -ERR_UNAVAILABLE);
+        if (!strstr(e.message, pods[i].expected))
+            t_fail(__FILE__, __LINE__, "%s", e.message);
+    }
 }
 
 TEST(a_reason_that_cannot_be_read_is_said_to_be_unreadable)

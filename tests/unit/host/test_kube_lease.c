@@ -59,6 +59,12 @@ static void hold_by(const char *holder, int duration_s)
                           "2020-01-01T00:00:00.000000Z", "leaseTransitions", 4));
 }
 
+static void delete_lease(void)
+{
+    json_decref(api.lease);
+    api.lease = NULL;
+}
+
 static int refuse(int status, const char *reason, char **ret)
 {
     T_OK(asprintf(ret, "{\"kind\":\"Status\",\"reason\":\"%s\",\"message\":\"no\"}", reason) > 0);
@@ -161,9 +167,12 @@ static int64_t run_until(struct kube_lease *l, enum kube_lease_state state, int6
     return -1;
 }
 
+/* At once, or, if there is no Lease, after its duration. */
 static void lead(struct kube_lease *l)
 {
-    T_INT(run_until(l, KUBE_LEASE_HELD, 0), 0);
+    int64_t most_ms = api.lease ? 0 : KUBE_LEASE_DURATION_MS + KUBE_LEASE_RETRY_MS;
+
+    T_OK(run_until(l, KUBE_LEASE_HELD, most_ms) >= 0);
 }
 
 /* A step that is due. */
@@ -180,13 +189,17 @@ static void done(struct kube_lease *l)
     json_decref(api.lease);
 }
 
-TEST(a_lease_that_is_not_there_is_made_at_once)
+TEST(a_lease_that_is_not_there_is_made_after_its_duration)
 {
     struct kube_lease *l = candidate("a");
     struct err why;
+    int64_t took;
 
-    T_INT(kube_lease_step(l, &why), KUBE_LEASE_HELD);
+    T_INT(kube_lease_step(l, &why), KUBE_LEASE_WAITING);
     T_INT(why.code, 0);
+    took = run_until(l, KUBE_LEASE_HELD, 60000);
+    T_OK(took >= KUBE_LEASE_DURATION_MS);
+    T_OK(took <= KUBE_LEASE_DURATION_MS + KUBE_LEASE_RETRY_MS);
     T_STR(kube_text(api.lease, "spec", "holderIdentity"), "a");
     T_INT(json_integer_value(
               json_object_get(json_object_get(api.lease, "spec"), "leaseDurationSeconds")),
@@ -252,10 +265,9 @@ TEST(of_two_candidates_one_wins)
 TEST(of_two_that_make_the_lease_one_wins)
 {
     struct kube_lease *l = candidate("b");
-    struct err why;
 
     api.steals_before = "c";
-    T_INT(step(l, &why), KUBE_LEASE_WAITING);
+    T_INT(run_until(l, KUBE_LEASE_HELD, KUBE_LEASE_DURATION_MS + 2 * KUBE_LEASE_RETRY_MS), -1);
     T_STR(kube_text(api.lease, "spec", "holderIdentity"), "c");
     done(l);
 }
@@ -357,7 +369,8 @@ TEST(an_answer_that_was_lost_costs_no_leadership)
     struct err why;
 
     api.loses_answers = true;
-    T_INT(step(a, &why), KUBE_LEASE_WAITING);
+    T_INT(run_until(a, KUBE_LEASE_HELD, KUBE_LEASE_DURATION_MS + KUBE_LEASE_RETRY_MS), -1);
+    T_OK(api.lease);
     api.loses_answers = false;
     T_INT(step(a, &why), KUBE_LEASE_HELD); /* its own, by the answer that was lost */
     api.loses_answers = true;
@@ -390,12 +403,48 @@ TEST(a_leader_makes_a_lease_that_was_deleted_again_and_another_waits_for_it)
 
     lead(a);
     T_INT(step(b, &why), KUBE_LEASE_WAITING);
-    json_decref(api.lease);
-    api.lease = NULL;
+    delete_lease();
     T_INT(step(b, &why), KUBE_LEASE_WAITING);
     T_OK(!api.lease);
     T_INT(step(a, &why), KUBE_LEASE_HELD);
     T_STR(kube_text(api.lease, "spec", "holderIdentity"), "a");
+    (void)kube_lease_free(b);
+    done(a);
+}
+
+TEST(a_candidate_that_finds_no_lease_does_not_lead_beside_the_leader_of_a_deleted_one)
+{
+    struct kube_lease *a = candidate("a"), *b = candidate("b");
+    struct err why;
+
+    lead(a);
+    T_INT(step(a, &why), KUBE_LEASE_HELD);
+    delete_lease();
+    for (int64_t end = now_ms + 60000; now_ms < end; now_ms += 500) {
+        bool leads = kube_lease_step(a, &why) == KUBE_LEASE_HELD;
+
+        T_OK(kube_lease_step(b, &why) != KUBE_LEASE_HELD || !leads);
+    }
+    T_STR(kube_text(api.lease, "spec", "holderIdentity"), "a");
+    (void)kube_lease_free(b);
+    done(a);
+}
+
+TEST(a_lease_deleted_while_its_leader_cannot_renew_is_made_when_the_leader_has_ended)
+{
+    struct kube_lease *a = candidate("a"), *b = candidate("b");
+    int64_t renewed_ms;
+    struct err why;
+
+    lead(a);
+    T_INT(step(b, &why), KUBE_LEASE_WAITING);
+    now_ms += KUBE_LEASE_DURATION_MS; /* it has not asked for a long time */
+    hold_by("a", 15);
+    renewed_ms = now_ms;
+    delete_lease();
+    T_INT(kube_lease_step(b, &why), KUBE_LEASE_WAITING);
+    T_OK(run_until(b, KUBE_LEASE_HELD, 60000) >= 0);
+    T_OK(now_ms - renewed_ms >= KUBE_LEASE_DURATION_MS);
     (void)kube_lease_free(b);
     done(a);
 }
@@ -407,8 +456,7 @@ TEST(a_lease_that_was_deleted_with_its_leader_is_made_after_its_duration)
 
     hold_by("a", 15);
     T_INT(step(b, &why), KUBE_LEASE_WAITING);
-    json_decref(api.lease);
-    api.lease = NULL;
+    delete_lease();
     T_OK(run_until(b, KUBE_LEASE_HELD, 60000) >= KUBE_LEASE_DURATION_MS);
     done(b);
 }

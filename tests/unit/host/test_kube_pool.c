@@ -252,6 +252,144 @@ TEST(a_sandbox_is_stopped_also_while_its_claim_does_not_name_it)
     T_INT(api_count("pods"), 0);
 }
 
+/* ---- its cluster ---- */
+
+static char *read_text(const char *path, char *out, size_t size)
+{
+    FILE *f = fopen(path, "r");
+
+    T_OK(f);
+    out[fread(out, 1, size - 1, f)] = '\0';
+    (void)fclose(f);
+    return out;
+}
+
+TEST(a_claim_that_is_not_there_is_gone_only_in_the_cluster_of_its_pool)
+{
+    char text[512];
+    struct err e = {0};
+
+    begin_pool();
+    api_put("sandboxwarmpools",
+            json_pack("{s:{s:s, s:s}}", "metadata", "name", "small", "uid", "p"));
+    T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
+    T_OK(strstr(read_text("box/kubernetes-claim.json", text, sizeof(text)), "\"pool\":\"p\""));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 1);
+    (void)json_object_clear(api_kind("sandboxclaims"));
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
+    api_put("sandboxwarmpools",
+            json_pack("{s:{s:s, s:s}}", "metadata", "name", "small", "uid", "q"));
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), -ERR_UNAVAILABLE);
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
+    (void)json_object_clear(api_kind("sandboxwarmpools"));
+    T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "made in"));
+    T_INT(provider_kubernetes.destroy(&case_box, &e), 0);
+}
+
+static bool refuse_one_patch(const struct kube_call *c, struct kube_answer *a)
+{
+    if (strcmp(c->method, "PATCH") != 0 || c->nth > 1)
+        return false;
+    *a =
+        (struct kube_answer){409, .body = api_status(409, "Conflict", "please apply your changes")};
+    return true;
+}
+
+/* Else its pod would be made anew. */
+TEST(a_sandbox_that_a_conflict_kept_from_its_suspension_is_suspended)
+{
+    struct err e = {0};
+
+    begin_pool();
+    put_claim("claim");
+    put_pod("pod", "sandbox");
+    api.answer = refuse_one_patch;
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_STR(kube_text(stored("sandboxes", "small-1"), "spec", "operatingMode"), "Suspended");
+}
+
+/* ---- the token ---- */
+
+static unsigned n_given, n_restarts; /* guarded by the server's lock */
+
+/* The first containers end when they have got the token. */
+static const char *give_and_restart(const struct kube_call *c)
+{
+    json_t *status;
+    char id[16];
+
+    if (!strstr(c->path, "read"))
+        return NULL;
+    n_given++;
+    if (n_restarts) {
+        n_restarts--;
+        status =
+            json_array_get(json_object_get(json_object_get(stored("pods", "small-1"), "status"),
+                                           "containerStatuses"),
+                           0);
+        (void)snprintf(id, sizeof(id), "again-%u", n_given);
+        (void)json_object_set_new(status, "containerID", json_string(id));
+        (void)json_object_set_new(
+            status, "lastState",
+            json_pack("{s:{s:i, s:s}}", "terminated", "exitCode", 137, "reason", "OOMKilled"));
+    }
+    return "given\n";
+}
+
+static int start_pool_box(unsigned restarts, struct err *e)
+{
+    struct provider_run run;
+
+    begin_pool();
+    put_claim("claim");
+    put_pod("pod", "sandbox");
+    api.exec = give_and_restart;
+    n_restarts = restarts;
+    return provider_kubernetes.start(&case_box, &run, e);
+}
+
+TEST(a_container_that_is_started_again_while_the_box_starts_gets_the_token_too)
+{
+    struct provider_run run;
+    char text[512];
+    struct err e = {0};
+
+    T_INT(start_pool_box(1, &e), 0);
+    T_INT(n_given, 2);
+    T_OK(strstr(read_text("box/kubernetes.json", text, sizeof(text)), "\"again-1\""));
+    T_INT(provider_kubernetes.find(&case_box, &run, &e), 1);
+}
+
+TEST(a_container_that_ends_again_and_again_fails_the_start_with_its_reason)
+{
+    struct err e = {0};
+
+    T_INT(start_pool_box(1000, &e), -ERR_UNAVAILABLE);
+    T_STR(e.field, "pool");
+    if (!strstr(e.message, "exit code 137, OOMKilled"))
+        t_fail(__FILE__, __LINE__, "%s", e.message);
+    T_INT(n_given, 3);
+}
+
+TEST(a_container_that_was_started_again_later_ends_the_box_with_its_reason)
+{
+    struct provider_run run;
+    char why[320];
+    struct err e = {0};
+
+    T_INT(start_pool_box(0, &e), 0);
+    T_INT(provider_kubernetes.find(&case_box, &run, &e), 1);
+    n_restarts = 1;
+    (void)give_and_restart(&(struct kube_call){.path = "read"});
+    T_INT(provider_kubernetes.find(&case_box, &run, &e), 0);
+    provider_kubernetes.end_reason(&case_box, why, sizeof(why));
+    T_OK(strstr(why, "Restarted") && strstr(why, "OOMKilled"));
+    T_INT(provider_kubernetes.start(&case_box, &run, &e), 0); /* the new container has the token */
+    T_INT(provider_kubernetes.find(&case_box, &run, &e), 1);
+}
+
 /* ---- gc ---- */
 
 static bool keeps_none(void *arg, const char *id)

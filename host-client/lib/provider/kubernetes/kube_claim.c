@@ -36,6 +36,7 @@ void kube_claim_done(struct kube_claim *c)
 struct claim_record {
     const char *claim, *sandbox; /* uids; sandbox "": there was none yet */
     const char *name;            /* of the Sandbox */
+    const char *pool;            /* uid; "": an earlier version wrote none */
     json_t *doc;                 /* owns the strings */
 };
 
@@ -52,6 +53,7 @@ static int read_claim_record(const struct provider_box *b, struct claim_record *
         JX(struct claim_record, claim, jx_str, JX_REQUIRED),
         JX(struct claim_record, sandbox, jx_str, JX_REQUIRED),
         JX(struct claim_record, name, jx_str, 0),
+        JX(struct claim_record, pool, jx_str, 0),
         {0},
     };
     _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE), *text = NULL;
@@ -163,7 +165,7 @@ int kube_find_claim(const struct provider_box *b, struct kube *k, struct kube_cl
                     struct err *e)
 {
     _cleanup_kube_claim_ struct kube_claim c = {.uid = "", .sandbox_uid = "", .sandbox_name = ""};
-    _cleanup_claim_record_ struct claim_record w = {.name = ""};
+    _cleanup_claim_record_ struct claim_record w = {.name = "", .pool = ""};
     char name[KUBE_NAME_BYTES];
     int r;
 
@@ -225,17 +227,10 @@ int kube_suspend(struct kube *k, const struct kube_claim *c, bool is_suspended, 
     _cleanup_json_ json_t *body =
         json_pack("{s:{s:s}, s:{s:s}}", "metadata", "uid", c->sandbox_uid, "spec", "operatingMode",
                   is_suspended ? "Suspended" : "Running");
-    struct err why = {0};
-    int r;
 
     if (!c->sandbox || kube_claim_is_suspended(c) == is_suspended)
         return 0;
-    r = kube_patch(k, KUBE_SANDBOXES, c->sandbox_name, body, &why);
-    if (r == 0 || r == -ERR_NOT_FOUND || r == -ERR_ABORTED)
-        return 0;
-    if (e)
-        *e = why;
-    return r;
+    return kube_patch(k, KUBE_SANDBOXES, c->sandbox_name, c->sandbox_uid, body, e);
 }
 
 /* ---- why, and waiting ---- */
@@ -283,16 +278,41 @@ int kube_wait_claim(const struct provider_box *b, struct kube *k, const struct k
 
 /* ---- the record ---- */
 
-int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e)
+int kube_record_claim(const struct provider_box *b, const struct kube_claim *c,
+                      const char *pool_uid, struct err *e)
 {
+    _cleanup_claim_record_ struct claim_record w = {.name = "", .pool = ""};
     _cleanup_free_ char *path = path_join(b->dir, CLAIM_FILE);
-    _cleanup_json_ json_t *doc = json_pack("{s:s, s:s, s:s}", "claim", c->uid, "sandbox",
-                                           c->sandbox_uid, "name", c->sandbox_name);
+    _cleanup_json_ json_t *doc = NULL;
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
-    int r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
+    int r = pool_uid ? 0 : read_claim_record(b, &w, e);
 
+    if (r < 0)
+        return r;
+    doc = json_pack("{s:s, s:s, s:s, s:s}", "claim", c->uid, "sandbox", c->sandbox_uid, "name",
+                    c->sandbox_name, "pool", pool_uid ? pool_uid : w.pool);
+    r = path && doc ? jx_dump(doc, &text, &len, e) : err_oom(e);
     return r < 0 ? r : io_write_file(AT_FDCWD, path, text, len, 0600, true, e);
+}
+
+int kube_check_claim_cluster(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_claim_record_ struct claim_record w = {.name = "", .pool = ""};
+    _cleanup_json_ json_t *pool = NULL;
+    struct err why = {0};
+    int r = read_claim_record(b, &w, e);
+
+    if (r <= 0 || !*w.pool)
+        return r < 0 ? r : 0;
+    r = kube_get(k, KUBE_WARM_POOLS, b->spec->pool, &pool, &why);
+    if (r == 0 && str_eq(kube_text(pool, "metadata", "uid"), w.pool))
+        return 0;
+    if (r == 0 || r == -ERR_NOT_FOUND)
+        return kube_not_own_cluster("pool", b->spec->pool, e);
+    if (e)
+        *e = why;
+    return r;
 }
 
 /* A claim without one proves nothing: its controller removes the name also if it cannot tell whose it is. */
@@ -311,7 +331,7 @@ static int is_sandbox_there(struct kube *k, const struct claim_record *w, struct
 int kube_has_recorded_claim(const struct provider_box *b, struct kube *k,
                             const struct kube_claim *c, struct err *e)
 {
-    _cleanup_claim_record_ struct claim_record w = {.name = ""};
+    _cleanup_claim_record_ struct claim_record w = {.name = "", .pool = ""};
     int r = read_claim_record(b, &w, e);
 
     if (r <= 0) /* none: a crash came between the claim and its record */

@@ -26,6 +26,9 @@
 #define WATCH_S 1800
 #define RETRY_MS 250 /* the first pause, which doubles */
 #define RETRY_MOST_MS 4000
+#define RETRY_INTERNAL_MOST \
+    3 /* repetitions of a call that is answered by 500 without a word of its end */
+#define RETRY_AFTER_MOST_S 3600
 
 const char *const kube_reach_names[] = {"any", "address", "exec", "forward", NULL};
 
@@ -321,6 +324,16 @@ void kube_set_patience(struct kube *k, int ms)
 
 /* ---- answers ---- */
 
+/* The repetitions of a call. */
+struct kube_retry {
+    int64_t until_mono_ms; /* 0: it has not failed yet */
+    int pause_ms;
+    int status;          /* of the last answer; 0: there was none */
+    int after_ms;        /* the pause that it asked for */
+    bool is_passing;     /* it says itself that it passes */
+    unsigned n_internal; /* the last answers with 500 that do not */
+};
+
 const char *kube_text_at(const json_t *obj, ...)
 {
     const char *key, *text;
@@ -368,8 +381,30 @@ static enum err_code code_of_status(int status, const char *reason, const char *
     }
 }
 
+/*
+ * A Status whose reason or message says that the call may succeed the next time, whatever its code: etcd is choosing a
+ * leader, or is late. "ServerTimeout" has the code 500.
+ */
+static void read_retry(const json_t *status, struct kube_retry *t)
+{
+    static const char *const messages[] = {"etcdserver: leader changed", "etcdserver: no leader",
+                                           "etcdserver: request timed out",
+                                           "etcdserver: too many requests"};
+    json_int_t seconds = json_integer_value(
+        json_object_get(json_object_get(status, "details"), "retryAfterSeconds"));
+
+    if (str_eq(kube_text(status, "reason"), "ServerTimeout") || seconds > 0)
+        t->is_passing = true;
+    for (size_t i = 0; i < N_ELEMENTS(messages); i++)
+        if (strstr(kube_text(status, "message"), messages[i]))
+            t->is_passing = true;
+    if (!t->after_ms && seconds > 0 && seconds <= RETRY_AFTER_MOST_S)
+        t->after_ms = (int)seconds * 1000; /* a proxy may drop the header */
+}
+
 /* The text of kubectl proxy or of a balancer is no Status: then nobody knows whether the cluster is there. */
-static int kube_refusal(int status, const char *data, size_t len, struct err *e)
+static int kube_refusal(int status, const char *data, size_t len, struct kube_retry *t,
+                        struct err *e)
 {
     _cleanup_json_ json_t *obj = NULL;
     char message[ERR_MESSAGE_BYTES], reason[64];
@@ -385,6 +420,7 @@ static int kube_refusal(int status, const char *data, size_t len, struct err *e)
                          KUBE_FIELD, "the cluster does not answer: status %d, '%s'", status,
                          message);
     }
+    read_retry(obj, t);
     (void)snprintf(reason, sizeof(reason), "%.60s", kube_text(obj, "reason"));
     (void)snprintf(message, sizeof(message), "%.400s", kube_text(obj, "message"));
     str_make_utf8(message);
@@ -435,24 +471,23 @@ static int kube_request(struct kube *k, const char *method, const char *path, co
     return r;
 }
 
-/* The repetitions of a call. */
-struct kube_retry {
-    int64_t until_mono_ms; /* 0: it has not failed yet */
-    int pause_ms;
-    int status;   /* of the last answer; 0: there was none */
-    int after_ms; /* the pause that it asked for */
-};
-
-/* An end of the call's own time is none of these. A connection that is cut in the handshake looks like one that is refused. */
+/*
+ * An end of the call's own time is none of these. A connection that is cut in the handshake looks like one that is
+ * refused. A 500 may be for ever, as of a webhook that is gone: unless it says that it passes, it is repeated a few times
+ * alone. client-go repeats it only if it has Retry-After.
+ */
 static bool is_transient(const struct kube *k, const struct kube_retry *t, int r)
 {
+    if (t->is_passing)
+        return true;
     switch (t->status) {
     case 0:
         return (r == -ERR_UNAVAILABLE || r == -ERR_DATA_LOSS || r == -ERR_UNAUTHENTICATED ||
                 r == -ERR_DEADLINE) &&
                clock_until_ms(k->deadline_mono_ms) > 0;
-    case 429:
     case 500:
+        return t->n_internal <= RETRY_INTERNAL_MOST;
+    case 429:
     case 502:
     case 503:
     case 504:
@@ -489,7 +524,7 @@ static int retry_after_ms(const struct http_response *res)
     uint64_t seconds = 0;
 
     if (!http_header(res, "Retry-After", value, sizeof(value)) ||
-        str_parse_u64(value, 0, 3600, &seconds, NULL) < 0)
+        str_parse_u64(value, 0, RETRY_AFTER_MOST_S, &seconds, NULL) < 0)
         return 0;
     return (int)seconds * 1000;
 }
@@ -502,13 +537,16 @@ static int kube_call_once(struct kube *k, const char *method, const char *path, 
     int r = kube_request(k, method, path, body, KUBE_ANSWER_BYTES, &res, e);
 
     t->status = t->after_ms = 0;
+    t->is_passing = false;
     if (r < 0)
         return r;
     t->status = res.status;
     t->after_ms = retry_after_ms(&res);
-    if (res.status < 200 || res.status > 299)
-        r = kube_refusal(res.status, res.body.data, res.body.len, e);
-    else if (jx_parse_within(res.body.data, res.body.len, KUBE_PARSED_BYTES, &obj, e) < 0)
+    if (res.status < 200 || res.status > 299) {
+        t->is_passing = res.status >= 500 && t->after_ms > 0;
+        r = kube_refusal(res.status, res.body.data, res.body.len, t, e);
+        t->n_internal = res.status == 500 && !t->is_passing ? t->n_internal + 1 : 0;
+    } else if (jx_parse_within(res.body.data, res.body.len, KUBE_PARSED_BYTES, &obj, e) < 0)
         r = err_field(e, ERR_UNAVAILABLE, KUBE_FIELD, "the cluster's answer is not JSON");
     http_response_done(&res);
     if (r == 0 && ret)
@@ -568,26 +606,54 @@ int kube_replace(struct kube *k, enum kube_kind kind, const char *name, const js
     return kube_call(k, "PUT", path, body, ret, e);
 }
 
+/* Repeats the call while it is refused for another reason than the object's uid: a writer was faster. */
+static int call_on_uid(struct kube *k, const char *method, enum kube_kind kind, const char *name,
+                       const char *uid, const json_t *body, struct err *e)
+{
+    struct kube_retry t = {0};
+    char path[KUBE_PATH_BYTES];
+    struct err why, told;
+    int r, again = 0;
+
+    (void)kube_path(k, kind, name, NULL, path);
+    do {
+        _cleanup_json_ json_t *now = NULL;
+
+        why = told = (struct err){0};
+        r = kube_call(k, method, path, body, NULL, &why);
+        if (r == 0 || r == -ERR_NOT_FOUND)
+            return 0;
+        if (r != -ERR_ABORTED)
+            break;
+        /* The message of a 409 is no interface: the object tells which one it was. */
+        r = kube_get(k, kind, name, &now, &told);
+        if (r == -ERR_NOT_FOUND || (r == 0 && !str_eq(kube_text(now, "metadata", "uid"), uid)))
+            return 0;
+        if (r < 0) {
+            why = told;
+            break;
+        }
+        r = -ERR_ABORTED;
+        t.is_passing = true;
+        again = pause_for_retry(k, &t, r, &why);
+        r = again < 0 ? again : r;
+    } while (again == 1);
+    if (e)
+        *e = why;
+    return r;
+}
+
 int kube_delete(struct kube *k, enum kube_kind kind, const char *name, const char *uid, int grace_s,
                 struct err *e)
 {
     _cleanup_json_ json_t *body = json_pack("{s:s, s:s, s:{s:s}}", "kind", "DeleteOptions",
                                             "apiVersion", "v1", "preconditions", "uid", uid);
-    char path[KUBE_PATH_BYTES];
-    struct err why = {0};
-    int r;
 
     if (!body)
         return err_oom(e);
     if (grace_s >= 0)
         (void)json_object_set_new(body, "gracePeriodSeconds", json_integer(grace_s));
-    (void)kube_path(k, kind, name, NULL, path);
-    r = kube_call(k, "DELETE", path, body, NULL, &why);
-    if (r == 0 || r == -ERR_NOT_FOUND || r == -ERR_ABORTED)
-        return 0;
-    if (e)
-        *e = why;
-    return r;
+    return call_on_uid(k, "DELETE", kind, name, uid, body, e);
 }
 
 int kube_delete_tree(struct kube *k, enum kube_kind kind, const char *name, const char *uid,
@@ -596,30 +662,14 @@ int kube_delete_tree(struct kube *k, enum kube_kind kind, const char *name, cons
     _cleanup_json_ json_t *body =
         json_pack("{s:s, s:s, s:s, s:{s:s}}", "kind", "DeleteOptions", "apiVersion", "v1",
                   "propagationPolicy", "Foreground", "preconditions", "uid", uid);
-    char path[KUBE_PATH_BYTES];
-    struct err why = {0};
-    int r;
 
-    if (!body)
-        return err_oom(e);
-    (void)kube_path(k, kind, name, NULL, path);
-    r = kube_call(k, "DELETE", path, body, NULL, &why);
-    if (r == 0 || r == -ERR_NOT_FOUND || r == -ERR_ABORTED)
-        return 0;
-    if (e)
-        *e = why;
-    return r;
+    return body ? call_on_uid(k, "DELETE", kind, name, uid, body, e) : err_oom(e);
 }
 
-int kube_patch(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,
-               struct err *e)
+int kube_patch(struct kube *k, enum kube_kind kind, const char *name, const char *uid,
+               const json_t *body, struct err *e)
 {
-    char path[KUBE_PATH_BYTES];
-
-    if (!body)
-        return err_oom(e);
-    (void)kube_path(k, kind, name, NULL, path);
-    return kube_call(k, "PATCH", path, body, NULL, e);
+    return body ? call_on_uid(k, "PATCH", kind, name, uid, body, e) : err_oom(e);
 }
 
 static bool has_named(const json_t *list, const char *name)
@@ -676,7 +726,7 @@ int kube_logs(struct kube *k, const char *pod, char **ret, size_t *ret_len, stru
     (void)kube_path(k, KUBE_PODS, name, "tailLines=1000&limitBytes=250000", path);
     r = kube_request(k, "GET", path, NULL, KUBE_LOG_BYTES, &res, e);
     if (r == 0 && res.status != 200)
-        r = kube_refusal(res.status, res.body.data, res.body.len, e);
+        r = kube_refusal(res.status, res.body.data, res.body.len, &(struct kube_retry){0}, e);
     if (r == 0)
         r = buf_add(&res.body, "", 1, e);
     if (r == 0) {

@@ -73,7 +73,8 @@ int64_t kube_deadline(const struct kube *k);
 void kube_set_deadline(struct kube *k, int64_t deadline_mono_ms);
 /*
  * Repeats each call for so long that fails for a reason that passes: no connection, an answer that was cut, 429 (after
- * its Retry-After), 500, 502, 503 and 504. A creation whose answer was lost finds its own object. 0, the default: not.
+ * its Retry-After), 502, 503, 504, and a 500 that says that it passes; any other 500 three times. A creation whose answer
+ * was lost finds its own object. 0, the default: not.
  */
 void kube_set_patience(struct kube *k, int ms);
 
@@ -97,9 +98,9 @@ int kube_delete(struct kube *k, enum kube_kind kind, const char *name, const cha
 /* The same with all that the object owns: it stays until that is gone. */
 int kube_delete_tree(struct kube *k, enum kube_kind kind, const char *name, const char *uid,
                      struct err *e);
-/* A merge patch. One with metadata.uid is ERR_ABORTED for an object of another uid. */
-int kube_patch(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,
-               struct err *e);
+/* The same of a merge patch, which has metadata.uid. */
+int kube_patch(struct kube *k, enum kube_kind kind, const char *name, const char *uid,
+               const json_t *body, struct err *e);
 /* Does the API server know the kind? 1, 0 or an error: a 404 below /apis/ alone does not tell. */
 int kube_serves(struct kube *k, enum kube_kind kind, struct err *e);
 /* The last bytes of a pod's output. free() it. */

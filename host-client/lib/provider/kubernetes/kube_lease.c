@@ -24,6 +24,7 @@ struct kube_lease {
     json_t *seen;                              /* the Lease as it was read last; NULL: never */
     char seen_holder[KUBE_LEASE_HOLDER_BYTES]; /* cut */
     int64_t seen_ms;                           /* its last change was seen */
+    int64_t missing_ms;                        /* it was not there for the first time; 0: it is */
     int64_t until_ms;                          /* HELD: the deadline */
     int64_t next_ms;
 };
@@ -146,6 +147,7 @@ static int note_seen(struct kube_lease *l, json_t *lease, struct err *e)
         return err_set(e, ERR_DATA_LOSS, "the Lease '%s' has no version", l->name);
     if (!l->seen || !str_eq(version_of(l->seen), version))
         l->seen_ms = clock_mono_ms();
+    l->missing_ms = 0;
     (void)snprintf(l->seen_holder, sizeof(l->seen_holder), "%.100s", holder_of(lease));
     str_make_utf8(l->seen_holder);
     json_decref(l->seen);
@@ -166,7 +168,7 @@ static int64_t duration_ms(const struct kube_lease *l)
 
 static bool is_expired(const struct kube_lease *l)
 {
-    return !l->seen || clock_mono_ms() - l->seen_ms >= duration_ms(l);
+    return clock_mono_ms() - l->seen_ms >= duration_ms(l);
 }
 
 /* Our own: a write whose answer was lost. */
@@ -222,16 +224,32 @@ static int lease_write(struct kube_lease *l, struct kube *k, bool is_new, const 
 
 /* ---- steps ---- */
 
+/*
+ * A Lease that is not there may have been deleted: its leader makes it again with its next renewal, or ends. client-go
+ * takes it at once, and then two lead until that renewal.
+ */
+static bool may_make_lease(struct kube_lease *l)
+{
+    int64_t now_ms = clock_mono_ms();
+
+    if (!l->missing_ms)
+        l->missing_ms = now_ms;
+    return now_ms - l->missing_ms >= duration_ms(l);
+}
+
 static int try_to_take(struct kube_lease *l, struct kube *k, struct err *e)
 {
-    int r = lease_read(l, k, e);
+    struct err why = {0};
+    int r = lease_read(l, k, &why);
     bool is_new = r == -ERR_NOT_FOUND;
 
-    /* One that was deleted: its leader may not know it yet, and makes it again. */
-    if (is_new && !is_expired(l))
-        return err_set(e, ERR_UNAVAILABLE, "the Lease '%s' was deleted", l->name);
-    if (!is_new && (r < 0 || !is_free(l)))
+    if (is_new && !may_make_lease(l))
+        return 0;
+    if (!is_new && (r < 0 || !is_free(l))) {
+        if (r < 0 && e)
+            *e = why;
         return r;
+    }
     r = lease_write(l, k, is_new, l->holder, e);
     if (r == 0)
         l->state = KUBE_LEASE_HELD;

@@ -5,7 +5,8 @@
  * Clocks of machines are never compared. A candidate takes a Lease that nobody has changed for its duration, counted by
  * the candidate's own monotonic clock since it first saw the last change. The leader counts from before the request of
  * its last renewal, and its deadline is shorter than the duration: it has ended before anybody may take the Lease.
- * Every write names the version that was read, so that of two writers one is refused.
+ * Every write names the version that was read, so that of two writers one is refused. A Lease that is not there is made
+ * when it has been missing for the duration: a leader whose Lease was deleted has made it again, or has ended.
  *
  * Source: the Kubernetes API reference (v1.37); the times are those of client-go's leaderelection.
  */

@@ -20,6 +20,7 @@
 
 #define END_FILE "kubernetes-end"
 #define BLIND_MS 500 /* between two looks without a watch */
+#define GRACE_MOST_S (24 * 3600)
 
 static void write_end(const struct provider_box *b, const char *why)
 {
@@ -93,15 +94,16 @@ static const json_t *box_status(const json_t *doc)
     return NULL;
 }
 
-static bool has_condition(const json_t *doc, const char *type, const char *status)
+/* NULL: there is none. */
+static const json_t *pod_condition(const json_t *doc, const char *type)
 {
     json_t *list = json_object_get(json_object_get(doc, "status"), "conditions"), *v;
     size_t i;
 
     json_array_foreach (list, i, v)
         if (str_eq(kube_text(v, "type"), type))
-            return str_eq(kube_text(v, "status"), status);
-    return false;
+            return v;
+    return NULL;
 }
 
 /* Where nobody has seen the end, the kubelet makes a number up, and says so in the reason. */
@@ -121,6 +123,7 @@ void kube_read_pod_take(json_t *doc, struct kube_pod *ret)
     const json_t *status = box_status(doc), *state = json_object_get(status, "state");
     const json_t *ended = json_object_get(state, "terminated");
     const char *phase = kube_text(doc, "status", "phase");
+    const json_t *ready = pod_condition(doc, "Ready");
 
     *ret = (struct kube_pod){
         .doc = doc,
@@ -132,11 +135,13 @@ void kube_read_pod_take(json_t *doc, struct kube_pod *ret)
         .node = kube_text(doc, "spec", "nodeName"),
         .container = kube_text(status, "containerID"),
         .is_running = json_object_get(state, "running") && str_eq(phase, "Running"),
-        .is_ready = has_condition(doc, "Ready", "True"),
+        .is_ready = str_eq(kube_text(ready, "status"), "True"),
         .is_ending = *kube_text(doc, "metadata", "deletionTimestamp") != '\0',
         .has_ended = ended != NULL,
         .exit_code = exit_code_of(ended),
     };
+    /* A kubelet that calls a pod not ready gives a reason; the controller that does so for a silent node gives none. */
+    ret->is_lost = ret->is_running && !ret->is_ready && !*kube_text(ready, "reason");
 }
 
 int kube_find_pod(const struct provider_box *b, struct kube *k, struct kube_pod *ret, struct err *e)
@@ -190,15 +195,29 @@ int kube_make(const struct provider_box *b, struct kube *k, enum kube_kind kind,
     return r;
 }
 
+/* By a list: after a 404 of a gateway the object would stay. */
 int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kind, int grace_s,
                 struct err *e)
 {
     _cleanup_json_ json_t *found = NULL;
     char name[KUBE_NAME_BYTES];
-    int r = kube_find(b, k, kind, &found, e);
+    int r;
 
     kube_name(b, name);
-    return r == 1 ? kube_delete(k, kind, name, kube_text(found, "metadata", "uid"), grace_s, e) : r;
+    r = kube_find_listed(k, kind, name, &found, e);
+    if (r != 1)
+        return r;
+    r = kube_check_labels(b, found, e);
+    return r < 0 ? r : kube_delete(k, kind, name, kube_text(found, "metadata", "uid"), grace_s, e);
+}
+
+int kube_not_own_cluster(const char *what, const char *name, struct err *e)
+{
+    return err_set(
+        e, ERR_UNAVAILABLE,
+        "the cluster has neither the claim of the box nor the %s '%.100s': is it the one "
+        "that the box was made in? (bellhop rm removes boxes whose disks are lost)",
+        what, name);
 }
 
 /* ---- waiting ---- */
@@ -245,6 +264,29 @@ int kube_node_is_lost(const struct kube_pod *p, struct err *e)
                    p->node);
 }
 
+int64_t kube_end_by_ms(const struct kube_pod *p, int grace_s)
+{
+    const json_t *own =
+        json_object_get(json_object_get(p->doc, "metadata"), "deletionGracePeriodSeconds");
+    json_int_t s = json_is_integer(own) ? json_integer_value(own) : grace_s;
+
+    if (s < grace_s)
+        s = grace_s;
+    return clock_mono_ms() + (s < GRACE_MOST_S ? s : GRACE_MOST_S) * 1000 + KUBE_FORCE_AFTER_MS;
+}
+
+int kube_pod_does_not_end(const struct kube_pod *p, struct err *e)
+{
+    char why[KUBE_WHY_BYTES];
+
+    if (p->is_lost)
+        return kube_node_is_lost(p, e);
+    kube_pod_unready(p, why);
+    return err_set(e, ERR_UNAVAILABLE,
+                   "the node '%.64s' does not end the pod, whose time is over%s%s", p->node,
+                   *why ? ": " : "", why);
+}
+
 static void copy_why(char out[KUBE_WHY_BYTES], const char *reason, const char *message)
 {
     (void)snprintf(out, KUBE_WHY_BYTES, "%.60s%s%.240s", reason, *reason && *message ? ": " : "",
@@ -253,19 +295,6 @@ static void copy_why(char out[KUBE_WHY_BYTES], const char *reason, const char *m
     for (char *p = out; *p; p++)
         if ((unsigned char)*p < ' ')
             *p = ' ';
-}
-
-/* The condition with which whoever evicts a pod says so. */
-static const json_t *pod_disruption(const json_t *doc)
-{
-    json_t *list = json_object_get(json_object_get(doc, "status"), "conditions"), *v;
-    size_t i;
-
-    json_array_foreach (list, i, v)
-        if (str_eq(kube_text(v, "type"), "DisruptionTarget") &&
-            str_eq(kube_text(v, "status"), "True"))
-            return v;
-    return NULL;
 }
 
 /* Of a container that waits or has ended; "Completed" and "Error" say no more than the exit code. */
@@ -293,33 +322,36 @@ static bool container_why(const json_t *doc, const char *list_name, char out[KUB
     return false;
 }
 
-static bool is_unscheduled(const json_t *doc, char out[KUBE_WHY_BYTES])
+/* A condition of that status says why. */
+static bool condition_why(const json_t *doc, const char *type, const char *status,
+                          char out[KUBE_WHY_BYTES])
 {
-    json_t *list = json_object_get(json_object_get(doc, "status"), "conditions"), *v;
-    size_t i;
+    const json_t *v = pod_condition(doc, type);
 
-    json_array_foreach (list, i, v)
-        if (str_eq(kube_text(v, "type"), "PodScheduled") &&
-            str_eq(kube_text(v, "status"), "False")) {
-            copy_why(out, kube_text(v, "reason"), kube_text(v, "message"));
-            return true;
-        }
-    return false;
+    if (!str_eq(kube_text(v, "status"), status))
+        return false;
+    copy_why(out, kube_text(v, "reason"), kube_text(v, "message"));
+    return true;
 }
 
+/* "DisruptionTarget" is how whoever evicts a pod says so. */
 void kube_pod_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES])
 {
-    const json_t *d = pod_disruption(p->doc);
-
     out[0] = '\0';
     if (*kube_text(p->doc, "status", "reason")) /* "Evicted", by the kubelet */
         copy_why(out, kube_text(p->doc, "status", "reason"),
                  kube_text(p->doc, "status", "message"));
-    else if (d)
-        copy_why(out, kube_text(d, "reason"), kube_text(d, "message"));
-    else if (!container_why(p->doc, "containerStatuses", out) &&
+    else if (!condition_why(p->doc, "DisruptionTarget", "True", out) &&
+             !container_why(p->doc, "containerStatuses", out) &&
              !container_why(p->doc, "initContainerStatuses", out))
-        (void)is_unscheduled(p->doc, out);
+        (void)condition_why(p->doc, "PodScheduled", "False", out);
+}
+
+void kube_pod_unready(const struct kube_pod *p, char out[KUBE_WHY_BYTES])
+{
+    out[0] = '\0';
+    if (p->is_running)
+        (void)condition_why(p->doc, "Ready", "False", out);
 }
 
 int kube_pod_failure(const struct kube_pod *p, struct err *e)
@@ -365,6 +397,42 @@ void kube_pod_warning(struct kube *k, const struct kube_pod *p, char out[KUBE_WH
         if (str_eq(kube_text(v, "type"), "Warning") &&
             !str_eq(kube_text(v, "reason"), "MissingClusterDNS"))
             copy_why(out, kube_text(v, "reason"), kube_text(v, "message"));
+}
+
+/* Why the container that ran before this one has ended. */
+static void last_end_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES])
+{
+    const json_t *ended =
+        json_object_get(json_object_get(box_status(p->doc), "lastState"), "terminated");
+    const char *reason = kube_text(ended, "reason");
+    char text[KUBE_WHY_BYTES];
+
+    (void)snprintf(text, sizeof(text), "exit code %d%s%.60s", exit_code_of(ended),
+                   *reason ? ", " : "", reason);
+    copy_why(out, text, kube_text(ended, "message"));
+}
+
+int kube_pod_restarts(const struct kube_pod *p, struct err *e)
+{
+    char why[KUBE_WHY_BYTES];
+
+    last_end_why(p, why);
+    return err_field(e, ERR_UNAVAILABLE, "pool",
+                     "pool: the container '" KUBE_CONTAINER "' of the pod '%.100s' ends again and "
+                     "again while the box starts: %s",
+                     p->name, why);
+}
+
+void kube_note_restart(const struct provider_box *b, const struct kube_pod *p)
+{
+    char why[KUBE_WHY_BYTES], text[KUBE_WHY_BYTES];
+
+    last_end_why(p, why);
+    (void)snprintf(text, sizeof(text),
+                   "Restarted: the container has ended, and another one waits "
+                   "for the token: %.200s",
+                   why);
+    write_end(b, text);
 }
 
 void kube_note_end(const struct provider_box *b, const struct kube_pod *p)

@@ -27,6 +27,7 @@
 #define SETTLE_MS 5000 /* a controller may not have seen yet what was made a moment ago */
 #define GIVE_MS 10000  /* for the container's shell to come to its FIFO */
 #define GIVE_PAUSE_MS 100
+#define RESTARTS_MOST 3 /* of the container while the box starts */
 
 /* ---- check and prepare ---- */
 
@@ -68,8 +69,9 @@ int kube_pool_check(struct kube *k, struct bh_ctx *ctx, struct spec *spec, struc
 int kube_pool_prepare(const struct provider_box *b, struct kube *k, struct err *e)
 {
     _cleanup_kube_claim_ struct kube_claim c = {0};
-    _cleanup_json_ json_t *body = NULL;
+    _cleanup_json_ json_t *body = NULL, *pool = NULL;
     char mark[STORE_MARK_BYTES];
+    struct err why = {0};
     int r = store_mark(b->ctx, mark, e);
 
     if (r < 0)
@@ -82,7 +84,14 @@ int kube_pool_prepare(const struct provider_box *b, struct kube *k, struct err *
         return err_set(e, ERR_ABORTED, "the claim was deleted while the box was made");
     if (r == 1)
         r = kube_has_recorded_claim(b, k, &c, e);
-    return r == 1 ? kube_record_claim(b, &c, e) : r;
+    if (r != 1)
+        return r;
+    r = kube_get(k, KUBE_WARM_POOLS, b->spec->pool, &pool, &why);
+    if (r == 0 || r == -ERR_NOT_FOUND) /* the start tells that it is gone */
+        return kube_record_claim(b, &c, kube_text(pool, "metadata", "uid"), e);
+    if (e)
+        *e = why;
+    return r;
 }
 
 int kube_pool_has_disk(const struct provider_box *b, struct kube *k, struct err *e)
@@ -90,6 +99,8 @@ int kube_pool_has_disk(const struct provider_box *b, struct kube *k, struct err 
     _cleanup_kube_claim_ struct kube_claim c = {0};
     int r = kube_find_claim(b, k, &c, e);
 
+    if (r == 0)
+        return kube_check_claim_cluster(b, k, e);
     return r == 1 ? kube_has_recorded_claim(b, k, &c, e) : r;
 }
 
@@ -114,8 +125,9 @@ int kube_pool_find_pod(const struct provider_box *b, struct kube *k, struct kube
     }
     kube_read_pod_take(doc, ret);
     if (ret->is_running && str_eq(ret->uid, w.uid) && !str_eq(ret->container, w.container)) {
-        ret->is_running = false;
+        ret->is_running = ret->is_lost = false;
         ret->has_ended = true;
+        kube_note_restart(b, ret);
     }
     return 1;
 }
@@ -316,6 +328,42 @@ static int give_token(const struct provider_box *b, struct kube *k, struct kube_
     return err_wrap(e, r, "the token for the pod");
 }
 
+/*
+ * A container reads the token once. One that is started again meanwhile waits for it anew, and gets it: by then the
+ * record has the container that answers.
+ */
+static int give_token_and_reach(const struct provider_box *b, struct kube *k, struct kube_claim *c,
+                                struct kube_pod *p, const char *token, struct err *e)
+{
+    for (int i = 0; i < RESTARTS_MOST; i++) {
+        char uid[KUBE_UID_BYTES], container[KUBE_CONTAINER_BYTES];
+        struct err why = {0}, seen = {0};
+        int r = give_token(b, k, c, p, token, &why), now;
+
+        (void)snprintf(uid, sizeof(uid), "%s", p->uid);
+        (void)snprintf(container, sizeof(container), "%s", p->container);
+        if (r == 0)
+            r = kube_record_reach(b, k, p, &why);
+        now = kube_find_claim_pod(k, c, p, &seen);
+        if (now == 0)
+            now = err_set(&seen, ERR_ABORTED, "the pod was deleted while the box started");
+        if (now == 1 && !(p->is_running && !p->is_ending))
+            now = wait_claim_running(b, k, c, p, &seen);
+        if (now >= 0 && !str_eq(uid, p->uid))
+            now = err_set(&seen, ERR_ABORTED, "the pod was replaced while the box started");
+        if (now >= 0 && !str_eq(container, p->container))
+            continue;
+        if (now < 0 && r != -ERR_CANCELED) {
+            why = seen;
+            r = now;
+        }
+        if (r < 0 && e)
+            *e = why;
+        return r;
+    }
+    return kube_pod_restarts(p, e);
+}
+
 int kube_pool_start(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
                     struct err *e)
 {
@@ -335,12 +383,14 @@ int kube_pool_start(const struct provider_box *b, struct kube *k, struct kube_po
     if (r == 0)
         r = wait_claim_running(b, k, &c, ret, e);
     if (r == 0)
-        r = kube_record_claim(b, &c, e);
-    if (r < 0 || (is_own && str_eq(w.uid, ret->uid)))
+        r = kube_record_claim(b, &c, NULL, e);
+    if (r < 0)
         return r;
+    if (is_own && str_eq(w.uid, ret->uid) && str_eq(w.container, ret->container))
+        return kube_record_reach(b, k, ret, e);
     r = read_pool_token(b, &token, &len, e);
     if (r == 0)
-        r = give_token(b, k, &c, ret, token, e);
+        r = give_token_and_reach(b, k, &c, ret, token, e);
     if (token)
         explicit_bzero(token, len);
     return r;
@@ -355,6 +405,8 @@ static void start_why(struct kube *k, const struct kube_claim *c, const struct k
         kube_pod_why(p, out);
     if (p->doc && !*out)
         kube_pod_warning(k, p, out);
+    if (p->doc && !*out)
+        kube_pod_unready(p, out);
     if (!*out)
         kube_claim_why(c, out);
 }
@@ -401,22 +453,30 @@ static int end_claim_pod(const struct provider_box *b, struct kube *k, const str
     return kube_delete(k, KUBE_PODS, p->name, p->uid, p->has_ended ? 0 : grace_s, e);
 }
 
+/*
+ * A 404 of the pod is enough here: its Sandbox is suspended by then, and the controller ends the pod also if that answer
+ * was a gateway's.
+ */
 int kube_pool_stop(const struct provider_box *b, struct kube *k, int grace_s, struct err *e)
 {
     _cleanup_kube_claim_ struct kube_claim c = {0};
     _cleanup_kube_pod_ struct kube_pod p = {0};
-    int64_t lost_at = clock_mono_ms() + KUBE_FORCE_AFTER_MS;
+    int64_t end_by = 0; /* 0: the pod that ends has not been seen yet */
     int r = kube_find_claim(b, k, &c, e);
 
+    if (r == 0)
+        return kube_check_claim_cluster(b, k, e);
     if (r == 1)
         r = end_claim_pod(b, k, &c, &p, grace_s, e);
-    while (r == 0 && c.doc) {
+    while (r == 0) {
         r = kube_find_claim_pod(k, &c, &p, e);
         if (r != 1)
             return r;
         kube_note_end(b, &p);
-        if (p.is_running && !p.is_ready && clock_until_ms(lost_at) <= 0)
-            return kube_node_is_lost(&p, e);
+        if (!end_by)
+            end_by = kube_end_by_ms(&p, grace_s);
+        if (p.is_running && !p.is_ready && clock_until_ms(end_by) <= 0)
+            return kube_pod_does_not_end(&p, e);
         r = kube_wait_claim(b, k, &c, &p, LOOK_MS, e);
     }
     return r;

@@ -152,6 +152,7 @@ static int kube_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
         r = kube_open(ctx, spec->engine, clock_mono_ms() + PROVIDER_MS, &k, e);
     if (r < 0)
         return r;
+    kube_set_patience(k, PATIENCE_MS);
     return *spec->pool ? kube_pool_check(k, ctx, spec, e) : try_objects(k, ctx, spec, e);
 }
 
@@ -195,6 +196,27 @@ static int check_pod_is_gone(const struct provider_box *b, struct kube *k, struc
     return err_set(e, ERR_UNAVAILABLE, "the cluster does not find the pod, and lists it");
 }
 
+/*
+ * An empty list may be another cluster's, under the same name. The box's own has its Secret, or its claim: a box without a
+ * record has made no pod yet.
+ */
+static int check_is_own_cluster(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_json_ json_t *secret = NULL, *claim = NULL;
+    char name[KUBE_NAME_BYTES], own[KUBE_UID_BYTES];
+    int r = kube_record_uid(b, own, e);
+
+    if (r <= 0)
+        return r;
+    r = kube_find(b, k, KUBE_SECRETS, &secret, e);
+    if (r == 0 && kube_has_claim(b->spec))
+        r = kube_find(b, k, KUBE_CLAIMS, &claim, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    kube_name(b, name);
+    return kube_not_own_cluster("secret", name, e);
+}
+
 static int kube_provider_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
@@ -210,7 +232,7 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     if (r != 1)
         return r < 0 ? r : check_pod_is_gone(b, k, e);
     kube_note_end(b, &p);
-    if (p.is_running && !p.is_ready && !p.is_ending)
+    if (p.is_lost && !p.is_ending)
         return kube_node_is_lost(&p, e);
     return p.is_running;
 }
@@ -250,9 +272,58 @@ static int make_secret(const struct provider_box *b, struct kube *k, const char 
     return r < 0 ? r : kube_make(b, k, KUBE_SECRETS, body, NULL, e);
 }
 
+static bool has_text(const json_t *list, const char *text)
+{
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(json_string_value(v), text))
+            return true;
+    return false;
+}
+
+/* As kube_new_policy() makes it: it selects the box's pod, and nothing may pass. */
+static bool is_policy_closed(const json_t *doc, const char *id)
+{
+    const json_t *spec = json_object_get(doc, "spec"),
+                 *types = json_object_get(spec, "policyTypes");
+    const json_t *pods = json_object_get(spec, "podSelector");
+    const json_t *labels = json_object_get(pods, "matchLabels");
+
+    return str_eq(kube_text(labels, KUBE_LABEL_BOX), id) && json_object_size(labels) == 1 &&
+           json_array_size(json_object_get(pods, "matchExpressions")) == 0 &&
+           json_array_size(json_object_get(spec, "ingress")) == 0 &&
+           json_array_size(json_object_get(spec, "egress")) == 0 && has_text(types, "Ingress") &&
+           has_text(types, "Egress");
+}
+
+/* One that somebody has changed, or made with our labels, is made anew; the role has no right to change one. */
+static int make_policy(const struct provider_box *b, struct kube *k, const char *mark,
+                       struct err *e)
+{
+    _cleanup_json_ json_t *body = kube_new_policy(b, mark);
+    char name[KUBE_NAME_BYTES];
+
+    for (int i = 0; i < 2; i++) {
+        _cleanup_json_ json_t *made = NULL;
+        int r = kube_make(b, k, KUBE_POLICIES, body, &made, e);
+
+        if (r < 0 || is_policy_closed(made, b->id))
+            return r;
+        r = kube_unmake(b, k, KUBE_POLICIES, -1, e);
+        if (r < 0)
+            return r;
+    }
+    kube_name(b, name);
+    return err_field(e, ERR_PRECONDITION, "network",
+                     "network: the cluster changes the NetworkPolicy '%s', which lets nothing pass",
+                     name);
+}
+
 static int make_pod(const struct provider_box *b, struct kube *k, struct err *e)
 {
-    _cleanup_json_ json_t *pod = NULL, *policy = NULL, *made = NULL;
+    _cleanup_json_ json_t *pod = NULL, *made = NULL;
     _cleanup_free_ char *image = NULL;
     char mark[STORE_MARK_BYTES];
     struct image_user user;
@@ -264,10 +335,8 @@ static int make_pod(const struct provider_box *b, struct kube *k, struct err *e)
         r = image_reference(k, &user, &image, e);
     if (r == 0)
         r = make_secret(b, k, mark, e);
-    if (r == 0 && str_eq(b->spec->network, "none")) {
-        policy = kube_new_policy(b, mark);
-        r = kube_make(b, k, KUBE_POLICIES, policy, NULL, e);
-    }
+    if (r == 0 && str_eq(b->spec->network, "none"))
+        r = make_policy(b, k, mark, e);
     if (r == 0)
         r = kube_record_forget(b, e);
     if (r < 0)
@@ -356,6 +425,8 @@ static int explain_start(const struct provider_box *b, int r, struct err *e)
         kube_pod_why(&p, why);
         if (!*why)
             kube_pod_warning(k, &p, why);
+        if (!*why)
+            kube_pod_unready(&p, why);
         r = err_set(e, ERR_DEADLINE, "the pod does not start: %s", *why ? why : p.phase);
     }
     (void)kube_unmake(b, k, KUBE_PODS, KUBE_KILL_GRACE_S, NULL);
@@ -382,7 +453,7 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
         kube_set_patience(k, PATIENCE_MS);
         r = *b->spec->pool ? kube_pool_start(b, k, &p, e) : wait_running(b, k, &p, e);
     }
-    if (r == 0)
+    if (r == 0 && !*b->spec->pool)
         r = kube_record_reach(b, k, &p, e);
     if (r < 0 && k)
         r = *b->spec->pool ? kube_pool_explain(b, r, e) : explain_start(b, r, e);
@@ -391,50 +462,70 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
 
 /* ---- stop and destroy ---- */
 
-/* Until the pod is gone. force: a node that does not answer is not waited for. */
-static int wait_gone(const struct provider_box *b, struct kube *k, const char *uid, bool force,
-                     struct err *e)
+/*
+ * Until the pod is gone. force: a node that does not end it in time is not waited for. Here a 404 is enough: the API
+ * server has taken the deletion, so that the pod ends also if that answer was a gateway's.
+ */
+static int wait_gone(const struct provider_box *b, struct kube *k, const char *uid, int grace_s,
+                     bool force, struct err *e)
 {
-    int64_t force_at = clock_mono_ms() + KUBE_FORCE_AFTER_MS;
+    int64_t end_by = 0; /* 0: the pod has not been seen yet */
     char name[KUBE_NAME_BYTES];
     int r;
 
     kube_name(b, name);
     for (;;) {
         _cleanup_kube_pod_ struct kube_pod p = {0};
-        bool is_lost;
 
         r = kube_find_pod(b, k, &p, e);
         if (r <= 0 || !str_eq(p.uid, uid))
             return r < 0 ? r : 0;
         kube_note_end(b, &p);
-        is_lost = p.is_running && !p.is_ready && clock_until_ms(force_at) <= 0;
-        if (force && clock_until_ms(force_at) <= 0)
+        if (!end_by)
+            end_by = kube_end_by_ms(&p, grace_s);
+        if (clock_until_ms(end_by) <= 0 && !force && p.is_running && !p.is_ready)
+            return kube_pod_does_not_end(&p, e);
+        if (clock_until_ms(end_by) <= 0 && force)
             r = kube_delete(k, KUBE_PODS, name, uid, 0, e);
-        else if (is_lost)
-            return kube_node_is_lost(&p, e);
-        else
+        if (r >= 0)
             r = kube_wait(b, k, &p, force ? LOOK_MS / 5 : LOOK_MS, e);
         if (r < 0)
             return r;
     }
 }
 
+/* 1; 0: there was none. By a list: after a 404 of a gateway the pod would run on. */
 static int end_pod(const struct provider_box *b, struct kube *k, int grace_s, bool force,
                    struct err *e)
 {
     _cleanup_kube_pod_ struct kube_pod p = {0};
     char name[KUBE_NAME_BYTES], uid[KUBE_UID_BYTES];
-    int r = kube_find_pod(b, k, &p, e);
+    json_t *doc = NULL;
+    int r;
 
+    kube_name(b, name);
+    r = kube_find_listed(k, KUBE_PODS, name, &doc, e);
     if (r != 1)
         return r;
-    kube_name(b, name);
+    kube_read_pod_take(doc, &p);
+    r = kube_check_labels(b, doc, e);
+    if (r < 0)
+        return r;
     (void)snprintf(uid, sizeof(uid), "%s", p.uid);
     if (p.has_ended)
         kube_save_logs(b, k, &p);
     r = kube_delete(k, KUBE_PODS, name, uid, p.has_ended ? 0 : grace_s, e);
-    return r < 0 ? r : wait_gone(b, k, uid, force, e);
+    if (r == 0)
+        r = wait_gone(b, k, uid, grace_s, force, e);
+    return r < 0 ? r : 1;
+}
+
+/* A pod that was found is of the box's cluster; an end that is only found needs a proof. rm is the way out without one. */
+static int stop_pod(const struct provider_box *b, struct kube *k, int grace_s, struct err *e)
+{
+    int r = end_pod(b, k, grace_s, false, e);
+
+    return r == 0 ? check_is_own_cluster(b, k, e) : r < 0 ? r : 0;
 }
 
 static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
@@ -451,7 +542,7 @@ static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
     if (r < 0)
         return r;
     kube_set_patience(k, PATIENCE_MS);
-    return *b->spec->pool ? kube_pool_stop(b, k, grace_s, e) : end_pod(b, k, grace_s, false, e);
+    return *b->spec->pool ? kube_pool_stop(b, k, grace_s, e) : stop_pod(b, k, grace_s, e);
 }
 
 static int kube_destroy(struct provider_box *b, struct err *e)
@@ -469,10 +560,10 @@ static int kube_destroy(struct provider_box *b, struct err *e)
         return kube_pool_destroy(b, k, e);
     if (r == 0)
         r = end_pod(b, k, KUBE_KILL_GRACE_S, true, e);
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
+    for (size_t i = 0; r >= 0 && i < N_ELEMENTS(kinds); i++)
         if (kinds[i] != KUBE_POLICIES || str_eq(b->spec->network, "none"))
             r = kube_unmake(b, k, kinds[i], -1, e);
-    return r;
+    return r < 0 ? r : 0;
 }
 
 /*
@@ -496,10 +587,7 @@ static int has_claim(const struct provider_box *b, struct kube *k, struct err *e
     r = kube_find(b, k, KUBE_SECRETS, &secret, e);
     if (r != 0)
         return r < 0 ? r : 0;
-    return err_set(e, ERR_UNAVAILABLE,
-                   "the cluster has neither the claim nor the secret '%s': is it the one that the "
-                   "box was made in? (bellhop rm removes boxes whose disks are lost)",
-                   name);
+    return kube_not_own_cluster("secret", name, e);
 }
 
 /* A box that keeps nothing (--read-only) has none that could be gone. */

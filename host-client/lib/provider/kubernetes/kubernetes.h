@@ -17,8 +17,9 @@
 #define KUBE_CONTAINER "box"
 #define KUBE_NAME_BYTES 32
 #define KUBE_UID_BYTES 64
+#define KUBE_CONTAINER_BYTES 160
 #define KUBE_KILL_GRACE_S 1
-#define KUBE_FORCE_AFTER_MS 15000 /* of a node that does not end a pod that is to be removed */
+#define KUBE_FORCE_AFTER_MS 15000 /* beyond its grace: of a node that does not end a pod */
 
 #define KUBE_LABEL_BOX "dev.bellhop.box"     /* the box's id */
 #define KUBE_LABEL_STORE "dev.bellhop.store" /* store_mark() */
@@ -33,7 +34,8 @@ struct kube_pod {
     const char *name, *uid, *version, *phase, *address, *node; /* of doc; never NULL */
     const char *container; /* the id of the box's container; "": it has none yet */
     bool is_running;       /* the box's container runs, as far as its node has told */
-    bool is_ready;         /* and the node tells so still */
+    bool is_ready;         /* and all of its probes succeed */
+    bool is_lost;          /* its node has stopped telling */
     bool is_ending;        /* it is being deleted */
     bool has_ended;        /* the container has */
     int exit_code;         /* then; -1: nobody knows it */
@@ -63,9 +65,12 @@ int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json
 /* Makes the object of the box; one that is there is proved to be the box's. *ret (or NULL): the object, owned. */
 int kube_make(const struct provider_box *b, struct kube *k, enum kube_kind kind, const json_t *body,
               json_t **ret, struct err *e);
-/* Deletes it if it is there and the box's. */
+/* Deletes it if it is there and the box's. An empty list alone proves that it is not there. */
 int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kind, int grace_s,
                 struct err *e);
+
+/* An error: nothing of the box is there, not even what proves that the cluster is its own: "secret", its name. */
+int kube_not_own_cluster(const char *what, const char *name, struct err *e);
 
 /* ---- what a box is made of; NULL: out of memory, or no token ---- */
 
@@ -84,15 +89,24 @@ json_t *kube_new_sandbox_claim(const struct provider_box *b, const char *mark);
 void kube_pod_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES]);
 /* A start that cannot succeed any more: the error; else 0. */
 int kube_pod_failure(const struct kube_pod *p, struct err *e);
+/* Why a pod that runs is not ready, as its node says: "" if it is, or its node is lost. */
+void kube_pod_unready(const struct kube_pod *p, char out[KUBE_WHY_BYTES]);
 /* The last warning among the pod's events. */
 void kube_pod_warning(struct kube *k, const struct kube_pod *p, char out[KUBE_WHY_BYTES]);
 /* Keeps why the pod ends for a later call, when the object may be gone. */
 void kube_note_end(const struct provider_box *b, const struct kube_pod *p);
 void kube_read_end(const struct provider_box *b, char out[KUBE_WHY_BYTES]);
+/* A container that was started again: notes why the one before it ended; and that as an error. */
+void kube_note_restart(const struct provider_box *b, const struct kube_pod *p);
+int kube_pod_restarts(const struct kube_pod *p, struct err *e);
 /* Keeps the output of the pod, for the error of a start and for the record of the box. */
 void kube_save_logs(const struct provider_box *b, struct kube *k, const struct kube_pod *p);
 /* A node that has stopped telling: an error, as nobody knows whether the pod runs. */
 int kube_node_is_lost(const struct kube_pod *p, struct err *e);
+/* When a pod that has been deleted should have ended: its own grace, as far as it is known, and a margin. */
+int64_t kube_end_by_ms(const struct kube_pod *p, int grace_s);
+/* A pod that runs after that: an error, with what Kubernetes says. */
+int kube_pod_does_not_end(const struct kube_pod *p, struct err *e);
 
 /* Waits for a change of the pod, at most max_ms. An error: canceled, or the deadline. */
 int kube_wait(const struct provider_box *b, struct kube *k, const struct kube_pod *p, int max_ms,
@@ -114,7 +128,7 @@ int kube_record_reach(const struct provider_box *b, struct kube *k, const struct
 int kube_dial(struct provider_box *b, int *ret_fd, struct err *e);
 /* The pod that the record names, of the last start. 1, 0: there is no record, or an error: one that cannot be read. */
 struct kube_recorded {
-    char pod[KUBE_POD_BYTES], uid[KUBE_UID_BYTES], container[160];
+    char pod[KUBE_POD_BYTES], uid[KUBE_UID_BYTES], container[KUBE_CONTAINER_BYTES];
 };
 int kube_read_record(const struct provider_box *b, struct kube_recorded *ret, struct err *e);
 
@@ -141,13 +155,18 @@ void kube_claim_why(const struct kube_claim *c, char out[KUBE_WHY_BYTES]);
 int kube_wait_claim(const struct provider_box *b, struct kube *k, const struct kube_claim *c,
                     const struct kube_pod *p, int max_ms, struct err *e);
 /* Records whose files the box has; whether the claim has them still: 1, 0 or an error. */
-int kube_record_claim(const struct provider_box *b, const struct kube_claim *c, struct err *e);
+/* pool_uid NULL: the recorded one stays. */
+int kube_record_claim(const struct provider_box *b, const struct kube_claim *c,
+                      const char *pool_uid, struct err *e);
+/* A claim that is not there: an error unless the cluster has the pool that the record names, and so is the box's own. */
+int kube_check_claim_cluster(const struct provider_box *b, struct kube *k, struct err *e);
 int kube_has_recorded_claim(const struct provider_box *b, struct kube *k,
                             const struct kube_claim *c, struct err *e);
 
 /* The functions of provider.h for such a box. */
 int kube_pool_check(struct kube *k, struct bh_ctx *ctx, struct spec *spec, struct err *e);
 int kube_pool_prepare(const struct provider_box *b, struct kube *k, struct err *e);
+/* With the way to the agent. */
 int kube_pool_start(const struct provider_box *b, struct kube *k, struct kube_pod *ret,
                     struct err *e);
 /* After a start that failed: what Kubernetes says; nothing of it runs on. */
