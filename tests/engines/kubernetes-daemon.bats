@@ -130,12 +130,12 @@ processes_of_uid()
     done
 }
 
-# The first process of the daemon's pod.
+# first_process POD [NAME]: of the processes with that name, the one that is the first in its container.
 first_process()
 {
     local pid
 
-    for pid in $(processes_of "$1" bellhop-daemon); do
+    for pid in $(processes_of "$1" "${2:-bellhop-daemon}"); do
         ! grep -q '^NSpid:.*[[:space:]]1$' "/proc/$pid/status" || echo "$pid"
     done
 }
@@ -343,7 +343,7 @@ box_state_is() { leads && [ "$(ask GET /v1/boxes/one | jq -r .state)" = "$1" ]; 
 @test "each right of the role is one that the daemon uses" {
     make_box '"network": "none"'
     wait_until 60 has_monitor
-    kill -9 "$(processes_of "$POD" bellhopd | head -n 1)"
+    kill -9 "$(first_process "$POD" bellhopd)"
     wait_until 120 box_state_is stopped
     ask POST /v1/boxes/one/start >/dev/null
     ask GET /v1/boxes/one/status >/dev/null # the capacity of the claim
