@@ -28,6 +28,8 @@
 #define LOOK_MS 5000      /* the longest time between two looks at a pod that changes */
 #define EXPLAIN_MS 2000   /* before the deadline of a start: the caller waits no longer */
 #define PATIENCE_MS 30000 /* for an API server that does not answer while a box starts or ends */
+#define CHECK_PATIENCE_MS \
+    5000 /* while nothing is made: a wrong address must not take half a minute */
 #define TRIAL_USER "user"
 #define TRIAL_UID 1000
 
@@ -152,7 +154,7 @@ static int kube_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
         r = kube_open(ctx, spec->engine, clock_mono_ms() + PROVIDER_MS, &k, e);
     if (r < 0)
         return r;
-    kube_set_patience(k, PATIENCE_MS);
+    kube_set_patience(k, CHECK_PATIENCE_MS);
     return *spec->pool ? kube_pool_check(k, ctx, spec, e) : try_objects(k, ctx, spec, e);
 }
 
