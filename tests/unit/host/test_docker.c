@@ -752,6 +752,8 @@ TEST(podman_is_asked_in_its_own_words_alone_and_limits_of_an_ordinary_user_are_i
         PING("Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n"),
         {"GET /libpod/info", 200, PODMAN_INFO("v1", ""), 1, NULL},
         {"GET /libpod/info", 200, PODMAN_INFO("v2", "\"memory\",\"pids\""), 1, NULL},
+        {"GET /libpod/info", 200, "{\"host\":{\"cpus\":2,\"cgroupControllers\":[]}}", 1, NULL},
+        {"GET /libpod/info", 200, "{\"host\":{\"cpus\":2}}", 1, NULL}, /* before 3.2 */
         {"GET /libpod/info", 200, "{\"host\":{}}", 0, NULL},
         {0}};
     struct docker_facts f = {0};
@@ -769,6 +771,12 @@ TEST(podman_is_asked_in_its_own_words_alone_and_limits_of_an_ordinary_user_are_i
     docker_facts_done(&f);
     T_INT(docker_read_facts(d, &f, &e), 0);
     T_OK(f.has_freezer && f.limits_memory && !f.limits_cpu && f.limits_pids);
+    docker_facts_done(&f);
+    T_INT(docker_read_facts(d, &f, &e), 0);
+    T_OK(!f.limits_memory && !f.limits_cpu && !f.limits_pids);
+    docker_facts_done(&f);
+    T_INT(docker_read_facts(d, &f, &e), 0);
+    T_OK(f.limits_memory && f.limits_cpu && f.limits_pids);
     docker_facts_done(&f);
     T_INT(docker_read_facts(d, &f, &e), -ERR_DATA_LOSS);
     (void)engine_free(d);

@@ -45,7 +45,8 @@ static bool has_security_option(json_t *info, const char *name)
     return false;
 }
 
-static bool has_controller(json_t *host, const char *name)
+/* Podman before 3.2 has no list: root's has all of them. */
+static bool has_controller(json_t *host, bool is_rootless, const char *name)
 {
     json_t *list = json_object_get(host, "cgroupControllers"), *v;
     size_t i;
@@ -53,7 +54,7 @@ static bool has_controller(json_t *host, const char *name)
     json_array_foreach (list, i, v)
         if (str_eq(json_string_value(v), name))
             return true;
-    return false;
+    return !is_rootless && !json_is_array(list);
 }
 
 static uint64_t json_count(json_t *obj, const char *key, uint64_t most)
@@ -129,9 +130,9 @@ static void read_podman(json_t *info, struct docker_facts *f)
 
     f->is_rootless = json_is_true(json_object_get(security, "rootless"));
     f->has_seccomp = json_is_true(json_object_get(security, "seccompEnabled"));
-    f->limits_memory = has_controller(host, "memory");
-    f->limits_cpu = has_controller(host, "cpu");
-    f->limits_pids = has_controller(host, "pids");
+    f->limits_memory = has_controller(host, f->is_rootless, "memory");
+    f->limits_cpu = has_controller(host, f->is_rootless, "cpu");
+    f->limits_pids = has_controller(host, f->is_rootless, "pids");
     f->cgroup_version = str_eq(cgroup, "v2") ? 2 : str_eq(cgroup, "v1") ? 1 : 0;
     f->has_freezer = !f->is_rootless || f->cgroup_version == 2;
     f->memory_bytes = json_count(host, "memTotal", INT64_MAX);
