@@ -340,8 +340,8 @@ static int give_token_and_reach(const struct provider_box *b, struct kube *k, st
         struct err why = {0}, seen = {0};
         int r = give_token(b, k, c, p, token, &why), now;
 
-        (void)snprintf(uid, sizeof(uid), "%s", p->uid);
-        (void)snprintf(container, sizeof(container), "%s", p->container);
+        (void)snprintf(uid, sizeof(uid), "%s", p->doc ? p->uid : "");
+        (void)snprintf(container, sizeof(container), "%s", p->doc ? p->container : "");
         if (r == 0)
             r = kube_record_reach(b, k, p, &why);
         now = kube_find_claim_pod(k, c, p, &seen);
