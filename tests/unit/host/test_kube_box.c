@@ -459,6 +459,40 @@ TEST(a_404_of_a_gateway_leaves_neither_a_pod_nor_an_object_behind)
     T_INT(api_count("secrets"), 0);
 }
 
+static unsigned n_lost; /* guarded by the server's lock */
+
+/* The calls of the pod, until the gateway reaches its cluster again. */
+static bool lose_pod(const struct kube_call *c, struct kube_answer *a)
+{
+    if (!n_lost || !strstr(c->path, "/pods/" CASE_POD))
+        return false;
+    n_lost--;
+    *a = (struct kube_answer){404, .body = api_status(404, "NotFound", "not found")};
+    return true;
+}
+
+TEST(a_404_of_a_deletion_is_believed_if_the_list_agrees)
+{
+    _cleanup_kube_ struct kube *k = NULL;
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    struct err e = {0};
+
+    begin_started();
+    api.answer = lose_pod;
+    n_lost = 2; /* the deletion, and the look at the pod after it */
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_INT(api_count("pods"), 0);
+    T_INT(start_box(&e), 0);
+    T_INT(kube_open(&case_ctx, "proxy:api", clock_mono_ms() + 60000, &k, &e), 0);
+    T_INT(kube_find_pod(&case_box, k, &p, &e), 1);
+    n_lost = 1000;
+    T_INT(kube_delete(k, KUBE_PODS, CASE_POD, p.uid, 1, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "lists it"));
+    n_lost = 0;
+    T_INT(kube_delete(k, KUBE_PODS, CASE_POD, p.uid, 1, &e), 0);
+    T_INT(kube_delete(k, KUBE_PODS, CASE_POD, p.uid, 1, &e), 0); /* it is gone */
+}
+
 TEST(a_stop_in_another_cluster_is_an_error_and_a_removal_is_the_way_out)
 {
     struct err e = {0};

@@ -310,6 +310,26 @@ TEST(a_sandbox_that_a_conflict_kept_from_its_suspension_is_suspended)
     T_STR(kube_text(stored("sandboxes", "small-1"), "spec", "operatingMode"), "Suspended");
 }
 
+static bool lose_one_patch(const struct kube_call *c, struct kube_answer *a)
+{
+    if (strcmp(c->method, "PATCH") != 0 || c->nth > 1)
+        return false;
+    *a = (struct kube_answer){404, .body = api_status(404, "NotFound", "not found")};
+    return true;
+}
+
+TEST(a_sandbox_that_a_gateway_did_not_find_is_suspended)
+{
+    struct err e = {0};
+
+    begin_pool();
+    put_claim("claim");
+    put_pod("pod", "sandbox");
+    api.answer = lose_one_patch;
+    T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
+    T_STR(kube_text(stored("sandboxes", "small-1"), "spec", "operatingMode"), "Suspended");
+}
+
 /* ---- the token ---- */
 
 static unsigned n_given, n_restarts; /* guarded by the server's lock */

@@ -86,37 +86,6 @@ static bool is_safe_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n;
 }
 
-int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
-                     struct err *e)
-{
-    _cleanup_json_ json_t *list = NULL;
-    char query[KUBE_POD_BYTES + 64];
-    struct err why = {0};
-    const json_t *items;
-    json_t *v;
-    size_t i;
-    int r;
-
-    (void)snprintf(query, sizeof(query), "fieldSelector=metadata.name%%3D%s", name);
-    r = kube_list(k, kind, query, &list, &why);
-    if (r == -ERR_NOT_FOUND) /* it would be taken for an answer about the box */
-        return err_set(e, ERR_UNAVAILABLE, "the cluster does not list: %.400s", why.message);
-    if (r < 0) {
-        if (e)
-            *e = why;
-        return r;
-    }
-    items = json_object_get(list, "items");
-    if (!json_is_array(items))
-        return err_set(e, ERR_DATA_LOSS, "the cluster's list of objects is none");
-    json_array_foreach (items, i, v)
-        if (str_eq(kube_text(v, "metadata", "name"), name)) {
-            *ret = json_incref(v);
-            return 1;
-        }
-    return 0;
-}
-
 /* A 404 proves nothing by itself: it may be the whole kind that is not served, for a moment or for good. */
 static int find_by_list(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
                         struct err *e)

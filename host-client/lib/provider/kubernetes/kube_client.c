@@ -588,6 +588,37 @@ int kube_list(struct kube *k, enum kube_kind kind, const char *query, json_t **r
     return kube_call(k, "GET", path, NULL, ret, e);
 }
 
+int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
+                     struct err *e)
+{
+    _cleanup_json_ json_t *list = NULL;
+    char query[KUBE_POD_BYTES + 64];
+    struct err why = {0};
+    const json_t *items;
+    json_t *v;
+    size_t i;
+    int r;
+
+    (void)snprintf(query, sizeof(query), "fieldSelector=metadata.name%%3D%s", name);
+    r = kube_list(k, kind, query, &list, &why);
+    if (r == -ERR_NOT_FOUND) /* it would be taken for an answer about the box */
+        return err_set(e, ERR_UNAVAILABLE, "the cluster does not list: %.400s", why.message);
+    if (r < 0) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    items = json_object_get(list, "items");
+    if (!json_is_array(items))
+        return err_set(e, ERR_DATA_LOSS, "the cluster's list of objects is none");
+    json_array_foreach (items, i, v)
+        if (str_eq(kube_text(v, "metadata", "name"), name)) {
+            *ret = json_incref(v);
+            return 1;
+        }
+    return 0;
+}
+
 int kube_create(struct kube *k, enum kube_kind kind, const json_t *body, bool is_trial,
                 json_t **ret, struct err *e)
 {
@@ -606,14 +637,17 @@ int kube_replace(struct kube *k, enum kube_kind kind, const char *name, const js
     return kube_call(k, "PUT", path, body, ret, e);
 }
 
-/* Repeats the call while it is refused for another reason than the object's uid: a writer was faster. */
+/*
+ * Repeats the call while it is refused for another reason than the object's uid: a writer was faster, or a gateway does
+ * not reach the cluster. The message of a 409 is no interface, and a 404 may be the gateway's: the list tells.
+ */
 static int call_on_uid(struct kube *k, const char *method, enum kube_kind kind, const char *name,
                        const char *uid, const json_t *body, struct err *e)
 {
     struct kube_retry t = {0};
     char path[KUBE_PATH_BYTES];
     struct err why, told;
-    int r, again = 0;
+    int r, seen, again = 0;
 
     (void)kube_path(k, kind, name, NULL, path);
     do {
@@ -621,19 +655,21 @@ static int call_on_uid(struct kube *k, const char *method, enum kube_kind kind, 
 
         why = told = (struct err){0};
         r = kube_call(k, method, path, body, NULL, &why);
-        if (r == 0 || r == -ERR_NOT_FOUND)
+        if (r == 0)
             return 0;
-        if (r != -ERR_ABORTED)
+        if (r != -ERR_NOT_FOUND && r != -ERR_ABORTED)
             break;
-        /* The message of a 409 is no interface: the object tells which one it was. */
-        r = kube_get(k, kind, name, &now, &told);
-        if (r == -ERR_NOT_FOUND || (r == 0 && !str_eq(kube_text(now, "metadata", "uid"), uid)))
+        seen = kube_find_listed(k, kind, name, &now, &told);
+        if (seen == 0 || (seen == 1 && !str_eq(kube_text(now, "metadata", "uid"), uid)))
             return 0;
-        if (r < 0) {
+        if (seen < 0) {
             why = told;
+            r = seen;
             break;
         }
-        r = -ERR_ABORTED;
+        if (r == -ERR_NOT_FOUND)
+            r = err_set(&why, ERR_UNAVAILABLE, "the cluster does not find '%s', and lists it",
+                        name);
         t.is_passing = true;
         again = pause_for_retry(k, &t, r, &why);
         r = again < 0 ? again : r;

@@ -86,13 +86,22 @@ void kube_set_patience(struct kube *k, int ms);
 int kube_get(struct kube *k, enum kube_kind kind, const char *name, json_t **ret, struct err *e);
 /* query: percent-encoded, "labelSelector=..." */
 int kube_list(struct kube *k, enum kube_kind kind, const char *query, json_t **ret, struct err *e);
+/*
+ * By a list, of which an empty one proves that there is no such object: 1, 0, or an error, which is never ERR_NOT_FOUND.
+ * Labels are the caller's to compare.
+ */
+int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
+                     struct err *e);
 /* is_trial: admission and quota decide, and nothing is made. *ret (or NULL): the object. */
 int kube_create(struct kube *k, enum kube_kind kind, const json_t *body, bool is_trial,
                 json_t **ret, struct err *e);
 /* The body names the version that it replaces: ERR_ABORTED if there is another one. */
 int kube_replace(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,
                  json_t **ret, struct err *e);
-/* One that is gone, or has another uid by now, is no error. grace_s -1: the object's own. */
+/*
+ * One that is gone, as the list says, or has another uid by now, is no error; a 404 of an object that is listed is
+ * ERR_UNAVAILABLE. grace_s -1: the object's own.
+ */
 int kube_delete(struct kube *k, enum kube_kind kind, const char *name, const char *uid, int grace_s,
                 struct err *e);
 /* The same with all that the object owns: it stays until that is gone. */

@@ -56,12 +56,6 @@ int kube_find_own_pod(const struct provider_box *b, struct kube *k, struct kube_
 /* The same of any kind; *ret is the object, owned by the caller. */
 int kube_find(const struct provider_box *b, struct kube *k, enum kube_kind kind, json_t **ret,
               struct err *e);
-/*
- * By a list, of which an empty one proves that there is no such object: 1, 0, or an error, which is never ERR_NOT_FOUND.
- * Labels are the caller's to compare.
- */
-int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json_t **ret,
-                     struct err *e);
 /* Makes the object of the box; one that is there is proved to be the box's. *ret (or NULL): the object, owned. */
 int kube_make(const struct provider_box *b, struct kube *k, enum kube_kind kind, const json_t *body,
               json_t **ret, struct err *e);
