@@ -254,6 +254,20 @@ void cli_window_size(uint16_t *cols, uint16_t *rows);
 
 /* named_box.c */
 #define CLI_BOX_WAIT_MS (2 * 60 * 1000) /* to start or stop a box */
+/*
+ * Calls fn for each of several names, also after one that failed; only an interrupt ends it. Each error is printed when it
+ * happens, and the exit status is that of the first, or of the interrupt. With --json there is one document: `done` as
+ * `key`, and if a name failed, "error", which is the first one, and "errors", each with its "name". The error of a name
+ * that is alone is returned, as by any command.
+ */
+struct cli_each {
+    const char *key;
+    json_t *done_take; /* filled in by fn */
+    /* Without --json it prints what it did. */
+    int (*fn)(struct cli *c, void *arg, const char *name, json_t *done, struct bh_error *err);
+    void *arg;
+};
+int cli_each_name(struct cli *c, char **names, const struct cli_each *each, struct bh_error *err);
 /* Calls fn for each box and reports it in the state `what` (NULL: the one that it has then), as a
  * line each or one document. */
 int cli_each_box(struct cli *c, char **names, const char *what,

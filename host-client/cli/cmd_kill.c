@@ -1,28 +1,41 @@
 #include "cli/cli.h"
-#include "common/str.h"
 
 struct args {
     const char *signal;
     bool tree;
 };
 
+struct target {
+    const struct args *args;
+    struct bh_box *box;
+};
+
+static int kill_exec(struct cli *c, void *arg, const char *id, json_t *done, struct bh_error *err)
+{
+    const struct target *t = arg;
+    const char *signal = t->args->signal;
+    struct bh_exec *exec = NULL;
+    int r = bh_exec_attach(t->box, id, &exec, err);
+
+    (void)c;
+    if (r == 0)
+        r = bh_exec_signal(exec, signal ? signal : "SIGTERM", t->args->tree, err);
+    if (r == 0)
+        (void)json_integer_set(done, json_integer_value(done) + 1);
+    (void)bh_exec_free(exec);
+    return r;
+}
+
 static int run_kill(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
-    const struct args *a = args;
     _cleanup_box_ struct bh_box *box = NULL;
     int r = bh_get(c->ctx, operands[0], &box, err);
 
-    for (char **id = operands + 1; r == 0 && *id; id++) {
-        struct bh_exec *exec = NULL;
-
-        r = bh_exec_attach(box, *id, &exec, err);
-        if (r == 0)
-            r = bh_exec_signal(exec, a->signal ? a->signal : "SIGTERM", a->tree, err);
-        (void)bh_exec_free(exec);
-    }
-    if (r == 0 && c->json)
-        return cli_print_json_take(json_pack("{s:i}", "signaled", (int)strv_len(operands + 1)));
-    return r;
+    return r < 0 ? r
+                 : cli_each_name(c, operands + 1,
+                                 &(struct cli_each){"signaled", json_integer(0), kill_exec,
+                                                    &(struct target){args, box}},
+                                 err);
 }
 
 static const struct cli_option kill_options[] = {

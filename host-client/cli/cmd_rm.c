@@ -24,7 +24,10 @@ const struct cli_command cmd_rm = {
     .details =
         "Their names and keys are free again. What remains is a record without any content:\n"
         "when and why the box ended, its events, and the last lines of its guest agent. It is\n"
-        "kept for 30 days (ls --all, events, gc --records-for).",
+        "kept for 30 days (ls --all, events, gc --records-for).\n\n"
+        "A name that fails does not keep the others from being removed: each error is printed, "
+        "and\n"
+        "the exit status is that of the first.",
     .examples = "  bellhop rm api\n",
     .options = rm_options,
     .args_bytes = sizeof(struct args),

@@ -32,7 +32,7 @@ static int list_snapshot(void *arg, const struct bh_snapshot_info *i)
     return 0;
 }
 
-static int ls_snapshots(struct cli *c, const struct args *a, char **operands, struct bh_error *err)
+static int ls_snapshots(struct cli *c, struct args *a, char **operands, struct bh_error *err)
 {
     static const char *const heads[] = {"NAME", "BOX", "MADE", "SIZE", "LAYERS", "IMAGE", NULL};
     struct cli_listing l;
@@ -56,38 +56,38 @@ static void report_snapshot(const struct cli *c, const char *name, const char *w
         (void)printf("%s: %s\n", name, what);
 }
 
-static int rm_snapshots(struct cli *c, const struct args *a, char **operands, struct bh_error *err)
+static int rm_snapshot(struct cli *c, void *arg, const char *name, json_t *done,
+                       struct bh_error *err)
 {
-    json_t *list = json_array();
-    int r = 0;
+    int r = bh_remove_snapshot(c->ctx, name, err);
 
-    (void)a;
-    for (; r == 0 && *operands; operands++) {
-        r = bh_remove_snapshot(c->ctx, *operands, err);
-        if (r == 0)
-            report_snapshot(c, *operands, "removed", list);
-    }
-    if (r == 0 && c->json)
-        return cli_print_json_take(json_pack("{s:o}", "removed", list));
-    json_decref(list);
+    (void)arg;
+    if (r == 0)
+        report_snapshot(c, name, "removed", done);
     return r;
 }
 
-static int verify_snapshots(struct cli *c, const struct args *a, char **operands,
-                            struct bh_error *err)
+static int rm_snapshots(struct cli *c, struct args *a, char **operands, struct bh_error *err)
 {
-    json_t *list = json_array();
-    int r = 0;
+    return cli_each_name(c, operands, &(struct cli_each){"removed", json_array(), rm_snapshot, a},
+                         err);
+}
 
-    for (; r == 0 && *operands; operands++) {
-        r = bh_verify_snapshot(c->ctx, *operands, a->timeout_ms, err);
-        if (r == 0)
-            report_snapshot(c, *operands, "whole", list);
-    }
-    if (r == 0 && c->json)
-        return cli_print_json_take(json_pack("{s:o}", "verified", list));
-    json_decref(list);
+static int verify_snapshot(struct cli *c, void *arg, const char *name, json_t *done,
+                           struct bh_error *err)
+{
+    const struct args *a = arg;
+    int r = bh_verify_snapshot(c->ctx, name, a->timeout_ms, err);
+
+    if (r == 0)
+        report_snapshot(c, name, "whole", done);
     return r;
+}
+
+static int verify_snapshots(struct cli *c, struct args *a, char **operands, struct bh_error *err)
+{
+    return cli_each_name(c, operands,
+                         &(struct cli_each){"verified", json_array(), verify_snapshot, a}, err);
 }
 
 /* ---- the verbs ---- */
@@ -95,7 +95,7 @@ static int verify_snapshots(struct cli *c, const struct args *a, char **operands
 static const struct {
     const char *name;
     bool takes_names;
-    int (*run)(struct cli *c, const struct args *a, char **operands, struct bh_error *err);
+    int (*run)(struct cli *c, struct args *a, char **operands, struct bh_error *err);
 } snapshot_verbs[] = {
     {"ls", false, ls_snapshots},
     {"rm", true, rm_snapshots},

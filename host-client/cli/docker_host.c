@@ -33,16 +33,16 @@ static char *config_dir(void)
     return set ? strdup(set) : path_join(env_or("HOME", "/"), ".docker");
 }
 
-static json_t *read_document(const char *path)
+static int read_document(const char *path, json_t **ret, struct err *e)
 {
     _cleanup_free_ char *text = NULL;
-    json_t *doc = NULL;
     size_t len = 0;
+    int r = io_read_file(AT_FDCWD, path, CONFIG_BYTES, &text, &len, e);
 
-    if (io_read_file(AT_FDCWD, path, CONFIG_BYTES, &text, &len, NULL) < 0 ||
-        jx_parse(text, len, &doc, NULL) < 0)
-        return NULL;
-    return doc;
+    if (r < 0)
+        return r;
+    r = jx_parse(text, len, ret, e);
+    return r < 0 ? err_wrap(e, r, "'%s'", path) : 0;
 }
 
 /* The address is stored with the box, and later commands and the monitor run in other directories. */
@@ -96,7 +96,7 @@ static int from_context(const char *dir, const char *name, char **ret, struct er
     if (asprintf(&meta, "%s/contexts/meta/%s/meta.json", dir, hex) < 0 ||
         asprintf(&tls, "%s/contexts/tls/%s/docker", dir, hex) < 0)
         return err_oom(e);
-    doc = read_document(meta);
+    (void)read_document(meta, &doc, NULL);
     host = json_string_value(
         json_object_get(json_object_get(json_object_get(doc, "Endpoints"), "docker"), "Host"));
     if (!host) /* a command that needs no engine does not care */
@@ -104,7 +104,28 @@ static int from_context(const char *dir, const char *name, char **ret, struct er
     return with_certs(host, access(tls, F_OK) == 0 ? tls : NULL, ret, e);
 }
 
-int docker_host_resolve(const char *set, char **ret, struct err *e)
+/* The context that `docker context use` has chosen; NULL: none. An absent file is no error. */
+static int read_current(const char *path, json_t **ret_config, const char **ret, struct err *e)
+{
+    struct err why = {0};
+    json_t *name;
+    int r = read_document(path, ret_config, &why);
+
+    if (r == 0) {
+        name = json_object_get(*ret_config, "currentContext");
+        if (json_is_object(*ret_config) && (!name || json_is_string(name))) {
+            *ret = json_string_value(name);
+            return 0;
+        }
+        return err_set(e, ERR_INVALID, "'%s' is no configuration of Docker's", path);
+    }
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    *e = why;
+    return r;
+}
+
+int docker_host_resolve(const char *set, char **ret, struct err *ret_warning, struct err *e)
 {
     _cleanup_free_ char *dir = config_dir();
     _cleanup_free_ char *path = dir ? path_join(dir, "config.json") : NULL;
@@ -116,8 +137,7 @@ int docker_host_resolve(const char *set, char **ret, struct err *e)
         return err_oom(e);
     if (set && *set)
         return from_environment(set, ret, e);
-    config = name ? NULL : read_document(path);
-    if (!name)
-        name = json_string_value(json_object_get(config, "currentContext"));
+    if (!name && read_current(path, &config, &name, ret_warning) < 0)
+        return 0;
     return !name || !*name || str_eq(name, "default") ? 0 : from_context(dir, name, ret, e);
 }

@@ -135,7 +135,7 @@ static int open_context(struct cli *c, const void *args, struct bh_error *err)
     _cleanup_free_ char *docker_host = NULL, *kubeconfig = NULL;
     const struct cli_settings *s = &c->settings;
     char actor[64];
-    struct err e = {0};
+    struct err e = {0}, warning = {0};
     int r;
 
     c->opts.size = sizeof(c->opts);
@@ -157,7 +157,9 @@ static int open_context(struct cli *c, const void *args, struct bh_error *err)
     c->opts.limits = &c->limits.values;
     c->opts.host_env = (const char *const *)environ;
     c->opts.daemon_ca = c->daemon_ca;
-    r = docker_host_resolve(s->docker_host, &docker_host, &e);
+    r = docker_host_resolve(s->docker_host, &docker_host, &warning, &e);
+    if (warning.code && !names_daemon(c))
+        cli_warn(c, "no context of Docker's is used: %s", warning.message);
     c->opts.docker_host = docker_host;
     if (r == 0)
         r = kube_place_resolve(s->kubeconfig, &kubeconfig, &e);

@@ -112,7 +112,7 @@ refused()
     export DOCKER_CERT_PATH=$CERTS/no-client
     refused not_found cert.pem
     unset DOCKER_CERT_PATH
-    refused unavailable 'the status is 400'
+    refused unavailable 'wants TLS: name the directory of its certificates by DOCKER_CERT_PATH'
 }
 
 @test "an engine of another machine behind a socket of this one is not reached by an address that is somebody else's" {

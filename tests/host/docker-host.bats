@@ -130,8 +130,31 @@ engine_used()
     echo '{"currentContext": "gone"}' >"$HOME/.docker/config.json"
     [ "$(engine_used)" = "$want" ]
     bellhop ls
-    echo 'no json' >"$HOME/.docker/config.json"
-    [ "$(engine_used)" != "$want" ]
+}
+
+@test "a config.json that cannot be read is named in a warning, as by Docker's own command, unless it decides nothing" {
+    local file="$HOME/.docker/config.json" text
+    mkdir "$HOME/.docker"
+    for text in 'no json' '[]' '{"currentContext": 5}' ''; do
+        echo "$text" >"$file"
+        bellhop ls 2>"$BOX_TMP/err"
+        [[ "$(cat "$BOX_TMP/err")" == "bellhop: no context of Docker's is used: '$file'"* ]] || fail "$text: $(cat "$BOX_TMP/err")"
+        bellhop ls --json 2>/dev/null | jq -e '.boxes == []'
+        bellhop -q ls 2>"$BOX_TMP/err"
+        [ ! -s "$BOX_TMP/err" ]
+        DOCKER_CONTEXT=default bellhop ls 2>"$BOX_TMP/err"
+        [ ! -s "$BOX_TMP/err" ]
+        DOCKER_HOST=unix://$BOX_TMP/one bellhop ls 2>"$BOX_TMP/err"
+        [ ! -s "$BOX_TMP/err" ]
+    done
+    rm "$file"
+    mkdir "$file"
+    bellhop ls 2>"$BOX_TMP/err"
+    grep -qF "$file" "$BOX_TMP/err"
+    rmdir "$file"
+    echo '{"auths": {}}' >"$file"
+    bellhop ls 2>"$BOX_TMP/err"
+    [ ! -s "$BOX_TMP/err" ]
 }
 
 # in_empty_run COMMAND...: where the sockets of this machine are hidden.

@@ -129,8 +129,8 @@ runroot = "$1/run"
 END
 }
 
-# share_run_netns: `ip netns add` and Podman make /run/netns a mount point when they first use it. If both do so at once,
-# the namespaces of one are hidden under the mount of the other.
+# share_run_netns: `ip netns add` and Podman make /run/netns a mount point when they first use it. If both do so at
+# once, the namespaces of one are hidden under the mount of the other.
 share_run_netns()
 (
     exec 9>/run/lock/bellhop-netns
@@ -154,7 +154,8 @@ start_podman_service()
     PODMAN_SOCKET=$ENGINES/podman/sock
     export PODMAN_SOCKET
     # Its conmon leaves files where it was started.
-    (cd "$ENGINES/podman" && exec podman system service --time=0 "unix://$PODMAN_SOCKET" >log 2>&1 </dev/null 3>&- 4>&-) &
+    (cd "$ENGINES/podman" && exec podman system service --time=0 "unix://$PODMAN_SOCKET") \
+        >"$ENGINES/podman/log" 2>&1 </dev/null 3>&- 4>&- &
     echo $! >"$ENGINES/podman/started"
     answers_or_fails $! "$ENGINES/podman/log" socket_answers "$PODMAN_SOCKET"
 }

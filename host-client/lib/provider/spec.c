@@ -211,6 +211,31 @@ static int copy_list(const char *field, const char *const *from, char ***ret, st
     return r;
 }
 
+/* Every piece that a provider may miss: a name that no provider knows is a slip of the caller's with each of them. */
+static int copy_pieces(const char *const *from, char ***ret, struct err *e)
+{
+    static const char *const pieces[] = {
+        "user_namespace",    "pid_namespace", "mount_namespace", "ipc_namespace",  "uts_namespace",
+        "network_namespace", "seccomp",       "capabilities",    "network_filter", "pids_limit",
+        "no_new_privileges", "memory_limit",  "cpu_limit"};
+    _cleanup_strv_ char **list = NULL;
+    int r = copy_list("allow-missing", from, &list, e);
+
+    for (char **name = list; r == 0 && name && *name; name++) {
+        size_t i = 0;
+
+        while (i < N_ELEMENTS(pieces) && !str_eq(pieces[i], *name))
+            i++;
+        if (i == N_ELEMENTS(pieces))
+            return err_field(e, ERR_INVALID, "allow-missing",
+                             "allow-missing: there is no piece '%.64s'; 'status' lists them",
+                             *name);
+    }
+    if (r == 0)
+        *ret = TAKE(list);
+    return r;
+}
+
 /* ---- options ---- */
 
 /* Pause is the default where the provider has it. The machine may lack it all the same: then the
@@ -399,7 +424,7 @@ static int spec_fill(const struct bh_create_options *o, struct spec *s, struct e
     if (r == 0)
         r = check_pairs("label", o->labels, true, SPEC_PATH_BYTES, &s->labels, e);
     if (r == 0)
-        r = copy_list("allow-missing", o->allow_missing, &s->allow_missing, e);
+        r = copy_pieces(o->allow_missing, &s->allow_missing, e);
     if (r == 0 && o->sources)
         r = copy_list("sources", o->sources, &s->sources, e);
     if (r == 0)

@@ -63,9 +63,9 @@ struct spec {
     bool read_only; /* the root file system; /tmp, /run, the home and dest are memory */
     char **env;
     char **labels;
-    char **allow_missing;
-    char *from;     /* the snapshot that it is made from; "" or NULL: none */
-    char **sources; /* "memory=/etc/x.toml:3", or NULL: not known */
+    char **allow_missing; /* names of pieces of isolation, of any provider: each is known */
+    char *from;           /* the snapshot that it is made from; "" or NULL: none */
+    char **sources;       /* "memory=/etc/x.toml:3", or NULL: not known */
     /* With on_gone "recreate", what went into the box: {"upload","git","with_secrets",
      * "agent_config","git_token_file","has_secrets"}. Else NULL. */
     json_t *content;

@@ -713,6 +713,35 @@ TEST(a_refused_attach_is_permission_denied_in_the_engines_words)
     stage_done(&s);
 }
 
+/* Memory would take the place of the image's directory; without --read-only it is the image's own. */
+TEST(a_read_only_box_has_no_project_in_place_of_the_system)
+{
+    struct fake_rule rules[] = {PING("Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n"),
+                                {"GET /libpod/info", 200,
+                                 "{\"host\":{\"cpus\":2,\"ociRuntime\":{\"name\":\"runc\"}}}", 0,
+                                 NULL},
+                                {0}};
+    static const char *const dests[] = {"/usr", "/etc", "/bin", "/lib64", "/proc", "/dev"};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    s.spec.read_only = true;
+    for (size_t i = 0; i < sizeof(dests) / sizeof(*dests); i++) {
+        free(s.spec.dest);
+        s.spec.dest = strdup(dests[i]);
+        T_INT(provider_docker.check(&s.ctx, &s.spec, &e), -ERR_INVALID);
+        T_STR(e.field, "dest");
+    }
+    s.spec.read_only = false;
+    T_INT(provider_docker.check(&s.ctx, &s.spec, &e), 0);
+    free(s.spec.dest);
+    s.spec.dest = strdup("/usr/src/app");
+    s.spec.read_only = true;
+    T_INT(provider_docker.check(&s.ctx, &s.spec, &e), 0);
+    stage_done(&s);
+}
+
 static int check_runtime(struct stage *s, const char *runtime, struct err *e)
 {
     free(s->spec.runtime);

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -33,4 +34,21 @@ TEST(a_call_sends_its_body_without_waiting_for_leave)
     T_OK(!strstr(log, "Expect:"));
     (void)close(fds[0]);
     (void)close(fds[1]);
+}
+
+/* The command adds the variable of an error's field: an interrupt is no fault of KUBECONFIG. */
+TEST(a_call_that_is_interrupted_says_no_more_than_that)
+{
+    const struct reply r[] = {{.bytes = "", .keeps_open = true}};
+    _cleanup_close_ int cancel = eventfd(1, EFD_CLOEXEC);
+    struct bh_ctx ctx = {.cancel_fd = cancel};
+    struct err e = {0};
+    _cleanup_json_ json_t *list = NULL;
+    _cleanup_kube_ struct kube *k = NULL;
+
+    T_OK(fake_server("s", r, 1, -1) > 0);
+    T_INT(kube_open(&ctx, "proxy:s", clock_mono_ms() + 60000, &k, &e), 0);
+    T_INT(kube_list(k, KUBE_PODS, "limit=1", &list, &e), -ERR_CANCELED);
+    T_STR(e.message, "canceled");
+    T_STR(e.field, "");
 }

@@ -41,6 +41,7 @@ TEST(every_wrong_option_is_refused_by_name)
     const char *const bad_name[] = {"1K=v", NULL};
     const char *const empty[] = {"", NULL};
     const char *const not_utf8[] = {"K=\xff", NULL};
+    const char *const no_piece[] = {"seccomp", "bogus", NULL};
 
     refused("name", NAMED(NULL));
     refused("name", NAMED(""));
@@ -83,6 +84,10 @@ TEST(every_wrong_option_is_refused_by_name)
     refused("secret", OPTS(.secrets = bad_name));
     refused("label", OPTS(.labels = no_eq));
     refused("allow-missing", OPTS(.allow_missing = empty));
+    refused("allow-missing", OPTS(.allow_missing = no_piece, .provider = "oci"));
+    refused("allow-missing", OPTS(.allow_missing = no_piece, .provider = "docker"));
+    refused("allow-missing", OPTS(.allow_missing = no_piece, .provider = "kubernetes"));
+    refused("allow-missing", OPTS(.allow_missing = no_piece, .provider = "process"));
     refused("port", OPTS(.agent_port = 80));
     refused("agent-config", OPTS(.agent_config = "/tmp"));
     refused("repo", OPTS(.repo_url = "ssh://host/x"));

@@ -115,13 +115,29 @@ static void set_docker_defaults(const struct docker_facts *f, struct spec *spec)
         spec->pids = 0;
 }
 
+/* The root of a read-only box cannot be written, so its project is memory, which hides the image's directory. */
+static int check_dest(const struct spec *spec, struct err *e)
+{
+    static const char *const needed[] = {"/usr", "/bin",  "/sbin", "/lib", "/lib64",
+                                         "/etc", "/proc", "/sys",  "/dev"};
+
+    for (size_t i = 0; spec->read_only && i < N_ELEMENTS(needed); i++)
+        if (str_eq(spec->dest, needed[i]))
+            return err_field(e, ERR_INVALID, "dest",
+                             "dest: with read-only, '%s' would be memory in place of the image's",
+                             needed[i]);
+    return 0;
+}
+
 static int docker_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     char *url = NULL;
     struct docker_facts facts = {0};
-    int r = *spec->engine ? 0 : engine_choose(ctx, &url, e);
+    int r = check_dest(spec, e);
 
+    if (r == 0 && !*spec->engine)
+        r = engine_choose(ctx, &url, e);
     if (r < 0)
         return r;
     if (url) {

@@ -463,7 +463,7 @@ static int kube_request(struct kube *k, const char *method, const char *path, co
     req.body = text;
     if (r == 0) {
         r = http_do(k->http, &req, res, e);
-        if (r < 0)
+        if (r < 0 && r != -ERR_CANCELED)
             r = err_at(e, err_wrap(e, r, "the cluster"), KUBE_FIELD);
     }
     if (text)

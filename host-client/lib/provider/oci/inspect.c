@@ -132,26 +132,6 @@ static void compare_pieces(const struct spec *spec, const struct oci_run *run,
     memcpy(out, pieces, sizeof(pieces));
 }
 
-int oci_inspect_check_names(const struct spec *spec, struct err *e)
-{
-    struct piece pieces[N_PIECES];
-    struct oci_run run = {0};
-    struct facts f = {0};
-
-    compare_pieces(spec, &run, &f, pieces);
-    for (char **name = spec->allow_missing; name && *name; name++) {
-        size_t i = 0;
-
-        while (i < N_PIECES && !str_eq(pieces[i].name, *name))
-            i++;
-        if (i == N_PIECES)
-            return err_field(e, ERR_INVALID, "allow-missing",
-                             "allow-missing: there is no piece '%.64s'; 'status' lists them",
-                             *name);
-    }
-    return 0;
-}
-
 int oci_inspect_require(const struct provider_box *b, const struct oci_run *run, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + REQUIRE_WAIT_MS;

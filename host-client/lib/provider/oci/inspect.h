@@ -3,7 +3,7 @@
  * oci_inspect: reads from /proc and the control groups what the kernel enforces on a running box,
  * and which requested pieces are missing. Names of pieces, as in "missing" and --allow-missing:
  * user_namespace, pid_namespace, mount_namespace, ipc_namespace, uts_namespace, network_namespace,
- * seccomp, no_new_privileges, capabilities, pids_limit, memory_limit, cpu_limit, network_filter.
+ * seccomp, no_new_privileges, capabilities, pids_limit, memory_limit, cpu_limit, network_filter; spec.c has their list.
  */
 #include <jansson.h>
 
@@ -13,9 +13,6 @@
 
 int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t **ret,
                 struct err *e);
-
-/* ERR_INVALID: spec->allow_missing names an unknown piece. */
-int oci_inspect_check_names(const struct spec *spec, struct err *e);
 
 /* ERR_PRECONDITION: names the first piece that is missing and may not be. */
 int oci_inspect_require(const struct provider_box *b, const struct oci_run *run, struct err *e);

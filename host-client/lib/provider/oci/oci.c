@@ -144,8 +144,6 @@ static int oci_check(struct bh_ctx *ctx, struct spec *spec, struct err *e)
     if (r == 0)
         r = oci_rootfs_check_dest(spec->dest, e);
     if (r == 0)
-        r = oci_inspect_check_names(spec, e);
-    if (r == 0)
         r = oci_network_check(spec, e);
     if (r == 0)
         r = oci_runtime_require(ctx, spec->runtime, &rt, e);
