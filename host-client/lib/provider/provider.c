@@ -233,3 +233,12 @@ void provider_layer_done(struct provider_layer *l)
     free(l->label);
     *l = (struct provider_layer){0};
 }
+
+json_t *provider_unknown_isolation(void)
+{
+    json_t *obj = json_object();
+
+    for (size_t i = 0; i < SPEC_N_OF_PROCESS; i++)
+        (void)json_object_set_new(obj, spec_pieces[i], json_string("unknown"));
+    return obj;
+}

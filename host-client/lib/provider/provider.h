@@ -288,6 +288,9 @@ int provider_layer_save(const struct provider *p, const char *box_dir, const cha
                         const char *label, struct err *e);
 void provider_layer_done(struct provider_layer *l);
 
+/* The "isolation" of inspect() where the processes are not on this machine. NULL: out of memory. */
+json_t *provider_unknown_isolation(void);
+
 /* The project's directory in a box of the directory `dir`: spec->dest, or below `dir` when the
  * box shares this machine's files and nobody asked for a place. free() it; NULL: out of memory. */
 char *provider_workdir(const struct provider *p, const char *dir, const struct spec *spec);

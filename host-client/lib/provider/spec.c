@@ -211,22 +211,34 @@ static int copy_list(const char *field, const char *const *from, char ***ret, st
     return r;
 }
 
-/* Every piece that a provider may miss: a name that no provider knows is a slip of the caller's with each of them. */
+const char *const spec_pieces[SPEC_N_PIECES] = {
+    [SPEC_USER_NAMESPACE] = "user_namespace",
+    [SPEC_PID_NAMESPACE] = "pid_namespace",
+    [SPEC_MOUNT_NAMESPACE] = "mount_namespace",
+    [SPEC_IPC_NAMESPACE] = "ipc_namespace",
+    [SPEC_UTS_NAMESPACE] = "uts_namespace",
+    [SPEC_NETWORK_NAMESPACE] = "network_namespace",
+    [SPEC_SECCOMP] = "seccomp",
+    [SPEC_NO_NEW_PRIVILEGES] = "no_new_privileges",
+    [SPEC_CAPABILITIES] = "capabilities",
+    [SPEC_PIDS_LIMIT] = "pids_limit",
+    [SPEC_MEMORY_LIMIT] = "memory_limit",
+    [SPEC_CPU_LIMIT] = "cpu_limit",
+    [SPEC_NETWORK_FILTER] = "network_filter",
+};
+
+/* A name that is no piece's is a slip of the caller's with every provider, also one that misses nothing. */
 static int copy_pieces(const char *const *from, char ***ret, struct err *e)
 {
-    static const char *const pieces[] = {
-        "user_namespace",    "pid_namespace", "mount_namespace", "ipc_namespace",  "uts_namespace",
-        "network_namespace", "seccomp",       "capabilities",    "network_filter", "pids_limit",
-        "no_new_privileges", "memory_limit",  "cpu_limit"};
     _cleanup_strv_ char **list = NULL;
     int r = copy_list("allow-missing", from, &list, e);
 
     for (char **name = list; r == 0 && name && *name; name++) {
         size_t i = 0;
 
-        while (i < N_ELEMENTS(pieces) && !str_eq(pieces[i], *name))
+        while (i < SPEC_N_PIECES && !str_eq(spec_pieces[i], *name))
             i++;
-        if (i == N_ELEMENTS(pieces))
+        if (i == SPEC_N_PIECES)
             return err_field(e, ERR_INVALID, "allow-missing",
                              "allow-missing: there is no piece '%.64s'; 'status' lists them",
                              *name);

@@ -18,6 +18,27 @@
 #define SPEC_IMAGE_HOST "host"                /* an image made from this machine's programs */
 #define SPEC_IMAGE_SQUASHFS "rootfs.squashfs" /* in image_dir */
 
+/* Pieces that a box may lack: what its first process has, and then what the machine enforces on it. */
+enum spec_piece {
+    SPEC_USER_NAMESPACE,
+    SPEC_PID_NAMESPACE,
+    SPEC_MOUNT_NAMESPACE,
+    SPEC_IPC_NAMESPACE,
+    SPEC_UTS_NAMESPACE,
+    SPEC_NETWORK_NAMESPACE,
+    SPEC_SECCOMP,
+    SPEC_NO_NEW_PRIVILEGES,
+    SPEC_CAPABILITIES,
+    SPEC_N_OF_PROCESS,
+    SPEC_PIDS_LIMIT = SPEC_N_OF_PROCESS,
+    SPEC_MEMORY_LIMIT,
+    SPEC_CPU_LIMIT,
+    SPEC_NETWORK_FILTER,
+    SPEC_N_PIECES,
+};
+/* Their names, as in `missing` of `status` and in --allow-missing. */
+extern const char *const spec_pieces[SPEC_N_PIECES];
+
 /* The options that the caller gave. The others are defaults: a provider may change them to its
  * own, and a second `up` does not compare them. */
 enum spec_asked {

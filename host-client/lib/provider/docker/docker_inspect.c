@@ -40,18 +40,6 @@ static bool has_own_namespace(pid_t pid, const char *kind)
     return stat(path, &theirs) == 0 && ours.st_ino != theirs.st_ino;
 }
 
-static json_t *new_unknown_isolation(void)
-{
-    static const char *const pieces[] = {"user_namespace", "pid_namespace",     "mount_namespace",
-                                         "ipc_namespace",  "uts_namespace",     "network_namespace",
-                                         "seccomp",        "no_new_privileges", "capabilities"};
-    json_t *obj = json_object();
-
-    for (size_t i = 0; i < N_ELEMENTS(pieces); i++)
-        (void)json_object_set_new(obj, pieces[i], json_string("unknown"));
-    return obj;
-}
-
 static json_t *read_kernel_isolation(pid_t pid)
 {
     _cleanup_free_ char *status = NULL;
@@ -92,7 +80,7 @@ static json_t *new_isolation(const struct docker_facts *f, const struct docker_c
     const char *runtime = json_string_value(json_object_get(host, "Runtime"));
 
     if (!obj)
-        obj = new_unknown_isolation();
+        obj = provider_unknown_isolation();
     if (!runtime || !*runtime || f->is_podman) /* its word is always "oci" */
         runtime = *spec->runtime ? spec->runtime : f->default_runtime;
     (void)json_object_set_new(obj, "runtime", json_string(runtime));

@@ -15,6 +15,7 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/kubernetes/kube_config.h"
+#include "lib/provider/kubernetes/kube_retry.h"
 #include "lib/util/socket.h"
 #include "lib/util/transport.h"
 
@@ -24,11 +25,6 @@
 #define KUBE_PATH_BYTES 2048
 #define KUBE_REGISTRY "docker.io/bellhop"
 #define WATCH_S 1800
-#define RETRY_MS 250 /* the first pause, which doubles */
-#define RETRY_MOST_MS 4000
-#define RETRY_INTERNAL_MOST \
-    3 /* repetitions of a call that is answered by 500 without a word of its end */
-#define RETRY_AFTER_MOST_S 3600
 
 const char *const kube_reach_names[] = {"any", "address", "exec", "forward", NULL};
 
@@ -322,17 +318,12 @@ void kube_set_patience(struct kube *k, int ms)
     k->patience_ms = ms;
 }
 
-/* ---- answers ---- */
+int kube_patience(const struct kube *k)
+{
+    return k->patience_ms;
+}
 
-/* The repetitions of a call. */
-struct kube_retry {
-    int64_t until_mono_ms; /* 0: it has not failed yet */
-    int pause_ms;
-    int status;          /* of the last answer; 0: there was none */
-    int after_ms;        /* the pause that it asked for */
-    bool is_passing;     /* it says itself that it passes */
-    unsigned n_internal; /* the last answers with 500 that do not */
-};
+/* ---- answers ---- */
 
 const char *kube_text_at(const json_t *obj, ...)
 {
@@ -381,27 +372,6 @@ static enum err_code code_of_status(int status, const char *reason, const char *
     }
 }
 
-/*
- * A Status whose reason or message says that the call may succeed the next time, whatever its code: etcd is choosing a
- * leader, or is late. "ServerTimeout" has the code 500.
- */
-static void read_retry(const json_t *status, struct kube_retry *t)
-{
-    static const char *const messages[] = {"etcdserver: leader changed", "etcdserver: no leader",
-                                           "etcdserver: request timed out",
-                                           "etcdserver: too many requests"};
-    json_int_t seconds = json_integer_value(
-        json_object_get(json_object_get(status, "details"), "retryAfterSeconds"));
-
-    if (str_eq(kube_text(status, "reason"), "ServerTimeout") || seconds > 0)
-        t->is_passing = true;
-    for (size_t i = 0; i < N_ELEMENTS(messages); i++)
-        if (strstr(kube_text(status, "message"), messages[i]))
-            t->is_passing = true;
-    if (!t->after_ms && seconds > 0 && seconds <= RETRY_AFTER_MOST_S)
-        t->after_ms = (int)seconds * 1000; /* a proxy may drop the header */
-}
-
 /* The text of kubectl proxy or of a balancer is no Status: then nobody knows whether the cluster is there. */
 static int kube_refusal(int status, const char *data, size_t len, struct kube_retry *t,
                         struct err *e)
@@ -420,7 +390,7 @@ static int kube_refusal(int status, const char *data, size_t len, struct kube_re
                          KUBE_FIELD, "the cluster does not answer: status %d, '%s'", status,
                          message);
     }
-    read_retry(obj, t);
+    kube_retry_read(t, obj);
     (void)snprintf(reason, sizeof(reason), "%.60s", kube_text(obj, "reason"));
     (void)snprintf(message, sizeof(message), "%.400s", kube_text(obj, "message"));
     str_make_utf8(message);
@@ -471,64 +441,6 @@ static int kube_request(struct kube *k, const char *method, const char *path, co
     return r;
 }
 
-/*
- * An end of the call's own time is none of these. A connection that is cut in the handshake looks like one that is
- * refused. A 500 may be for ever, as of a webhook that is gone: unless it says that it passes, it is repeated a few times
- * alone. client-go repeats it only if it has Retry-After.
- */
-static bool is_transient(const struct kube *k, const struct kube_retry *t, int r)
-{
-    if (t->is_passing)
-        return true;
-    switch (t->status) {
-    case 0:
-        return (r == -ERR_UNAVAILABLE || r == -ERR_DATA_LOSS || r == -ERR_UNAUTHENTICATED ||
-                r == -ERR_DEADLINE) &&
-               clock_until_ms(k->deadline_mono_ms) > 0;
-    case 500:
-        return t->n_internal <= RETRY_INTERNAL_MOST;
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* 1: a pause was made, and the call is repeated; 0: it is not. */
-static int pause_for_retry(struct kube *k, struct kube_retry *t, int r, struct err *e)
-{
-    int64_t left;
-    int ms;
-
-    if (r >= 0 || !k->patience_ms || !is_transient(k, t, r))
-        return 0;
-    if (!t->until_mono_ms) {
-        t->until_mono_ms = clock_mono_ms() + k->patience_ms;
-        t->pause_ms = RETRY_MS;
-    }
-    left = clock_until_ms(t->until_mono_ms);
-    ms = t->after_ms > t->pause_ms ? t->after_ms : t->pause_ms;
-    ms = ms < left ? ms : (int)left;
-    if (left <= 0 || clock_until_ms(k->deadline_mono_ms) <= ms)
-        return 0;
-    t->pause_ms = t->pause_ms * 2 < RETRY_MOST_MS ? t->pause_ms * 2 : RETRY_MOST_MS;
-    return socket_wait_canceled(k->ctx->cancel_fd, ms) ? err_set(e, ERR_CANCELED, "canceled") : 1;
-}
-
-static int retry_after_ms(const struct http_response *res)
-{
-    char value[32];
-    uint64_t seconds = 0;
-
-    if (!http_header(res, "Retry-After", value, sizeof(value)) ||
-        str_parse_u64(value, 0, RETRY_AFTER_MOST_S, &seconds, NULL) < 0)
-        return 0;
-    return (int)seconds * 1000;
-}
-
 static int kube_call_once(struct kube *k, const char *method, const char *path, const json_t *body,
                           struct kube_retry *t, json_t **ret, struct err *e)
 {
@@ -536,17 +448,12 @@ static int kube_call_once(struct kube *k, const char *method, const char *path, 
     _cleanup_json_ json_t *obj = NULL;
     int r = kube_request(k, method, path, body, KUBE_ANSWER_BYTES, &res, e);
 
-    t->status = t->after_ms = 0;
-    t->is_passing = false;
+    kube_retry_answer(t, r < 0 ? NULL : &res);
     if (r < 0)
         return r;
-    t->status = res.status;
-    t->after_ms = retry_after_ms(&res);
-    if (res.status < 200 || res.status > 299) {
-        t->is_passing = res.status >= 500 && t->after_ms > 0;
+    if (res.status < 200 || res.status > 299)
         r = kube_refusal(res.status, res.body.data, res.body.len, t, e);
-        t->n_internal = res.status == 500 && !t->is_passing ? t->n_internal + 1 : 0;
-    } else if (jx_parse_within(res.body.data, res.body.len, KUBE_PARSED_BYTES, &obj, e) < 0)
+    else if (jx_parse_within(res.body.data, res.body.len, KUBE_PARSED_BYTES, &obj, e) < 0)
         r = err_field(e, ERR_UNAVAILABLE, KUBE_FIELD, "the cluster's answer is not JSON");
     http_response_done(&res);
     if (r == 0 && ret)
@@ -564,7 +471,7 @@ static int kube_call(struct kube *k, const char *method, const char *path, const
     do {
         why = (struct err){0};
         r = kube_call_once(k, method, path, body, &t, ret, &why);
-        again = pause_for_retry(k, &t, r, &why);
+        again = kube_retry_pause(k, &t, r, &why);
     } while (again == 1);
     r = again < 0 ? again : r;
     if (r < 0 && e)
@@ -671,7 +578,7 @@ static int call_on_uid(struct kube *k, const char *method, enum kube_kind kind, 
             r = err_set(&why, ERR_UNAVAILABLE, "the cluster does not find '%s', and lists it",
                         name);
         t.is_passing = true;
-        again = pause_for_retry(k, &t, r, &why);
+        again = kube_retry_pause(k, &t, r, &why);
         r = again < 0 ? again : r;
     } while (again == 1);
     if (e)
@@ -826,14 +733,14 @@ static int kube_upgrade(struct kube *k, const char *path, const char *protocol, 
         t.status = 0;
         r = http_upgrade(k->http, &req, ret_fd, &why);
         /* 500: the pod's node refuses. */
-        again = is_patient && t.status != 500 ? pause_for_retry(k, &t, r, &why) : 0;
+        again = is_patient && t.status != 500 ? kube_retry_pause(k, &t, r, &why) : 0;
     } while (again == 1);
     if (ret_status)
         *ret_status = t.status;
     r = again < 0 ? again : r;
     if (r < 0 && e)
         *e = why;
-    return r < 0 && again >= 0 ? err_wrap(e, r, "the cluster") : r;
+    return r < 0 && r != -ERR_CANCELED ? err_wrap(e, r, "the cluster") : r;
 }
 
 int kube_watch_socket(struct kube *k, enum kube_kind kind, const char *name, const char *version,

@@ -77,6 +77,7 @@ void kube_set_deadline(struct kube *k, int64_t deadline_mono_ms);
  * was lost finds its own object. 0, the default: not.
  */
 void kube_set_patience(struct kube *k, int ms);
+int kube_patience(const struct kube *k);
 
 /*
  * Calls. A refusal has Kubernetes' own reason and message: 404 is ERR_NOT_FOUND, AlreadyExists ERR_EXISTS, Conflict

@@ -9,13 +9,8 @@
 
 static json_t *new_isolation(const struct kube_pod *p, const struct spec *s)
 {
-    static const char *const pieces[] = {"user_namespace", "pid_namespace",     "mount_namespace",
-                                         "ipc_namespace",  "uts_namespace",     "network_namespace",
-                                         "seccomp",        "no_new_privileges", "capabilities"};
-    json_t *obj = json_object();
+    json_t *obj = provider_unknown_isolation();
 
-    for (size_t i = 0; i < N_ELEMENTS(pieces); i++)
-        (void)json_object_set_new(obj, pieces[i], json_string("unknown"));
     (void)json_object_set_new(obj, "runtime", json_string(s->runtime));
     (void)json_object_set_new(obj, "kernel", json_string("engine"));
     (void)json_object_set_new(

@@ -148,14 +148,14 @@ void kube_claim_why(const struct kube_claim *c, char out[KUBE_WHY_BYTES]);
 /* Waits for a change of the pod, or of the claim while it has none. */
 int kube_wait_claim(const struct provider_box *b, struct kube *k, const struct kube_claim *c,
                     const struct kube_pod *p, int max_ms, struct err *e);
-/* Records whose files the box has; whether the claim has them still: 1, 0 or an error. */
-/* pool_uid NULL: the recorded one stays. */
+/* Records whose files the box has, and of which pool (NULL: the recorded one stays). */
 int kube_record_claim(const struct provider_box *b, const struct kube_claim *c,
                       const char *pool_uid, struct err *e);
-/* A claim that is not there: an error unless the cluster has the pool that the record names, and so is the box's own. */
-int kube_check_claim_cluster(const struct provider_box *b, struct kube *k, struct err *e);
+/* Does the claim still have those files? 1, 0 or an error. */
 int kube_has_recorded_claim(const struct provider_box *b, struct kube *k,
                             const struct kube_claim *c, struct err *e);
+/* Where the claim is not there: an error unless the cluster has the recorded pool, and so is the box's own. */
+int kube_check_claim_cluster(const struct provider_box *b, struct kube *k, struct err *e);
 
 /* The functions of provider.h for such a box. */
 int kube_pool_check(struct kube *k, struct bh_ctx *ctx, struct spec *spec, struct err *e);

@@ -97,36 +97,35 @@ static int read_facts(const struct oci_run *run, struct facts *f, struct err *e)
 /* ---- what was asked for against what is there ---- */
 
 struct piece {
-    const char *name;
     bool wanted;
     bool there;
 };
-#define N_PIECES 13
 
 static void compare_pieces(const struct spec *spec, const struct oci_run *run,
-                           const struct facts *f, struct piece out[N_PIECES])
+                           const struct facts *f, struct piece out[SPEC_N_PIECES])
 {
     bool strict = oci_is_strict(spec);
     uint64_t allowed = strict ? 0 : oci_bundle_capabilities();
     /* The host sees gVisor's kernel with the privileges it needs; the box's own processes and
      * their capabilities exist only inside it. */
     bool gvisor = str_eq(run->runtime, "runsc");
-    const struct piece pieces[N_PIECES] = {
-        {"user_namespace", true, f->user_ns && f->first_uid != 0},
-        {"pid_namespace", true, f->pid_ns || gvisor},
-        {"mount_namespace", true, f->mount_ns},
-        {"ipc_namespace", true, f->ipc_ns},
-        {"uts_namespace", true, f->uts_ns},
-        {"network_namespace", !str_eq(run->network, "host"), f->net_ns},
-        {"seccomp", true, f->seccomp == SECCOMP_FILTER},
-        {"no_new_privileges", strict, f->no_new_privs},
-        {"capabilities", true, gvisor || !((f->cap_bnd | f->cap_eff) & ~allowed)},
-        {"pids_limit", spec->pids > 0, f->limits.pids && f->limits.pids <= spec->pids},
-        {"memory_limit", spec->memory_bytes > 0,
-         f->limits.memory_bytes && f->limits.memory_bytes <= spec->memory_bytes},
-        {"cpu_limit", spec->cpu_millis > 0,
-         f->limits.cpu_millis && f->limits.cpu_millis <= spec->cpu_millis},
-        {"network_filter", str_eq(run->network, "user"), run->network_filtered},
+    const struct piece pieces[SPEC_N_PIECES] = {
+        [SPEC_USER_NAMESPACE] = {true, f->user_ns && f->first_uid != 0},
+        [SPEC_PID_NAMESPACE] = {true, f->pid_ns || gvisor},
+        [SPEC_MOUNT_NAMESPACE] = {true, f->mount_ns},
+        [SPEC_IPC_NAMESPACE] = {true, f->ipc_ns},
+        [SPEC_UTS_NAMESPACE] = {true, f->uts_ns},
+        [SPEC_NETWORK_NAMESPACE] = {!str_eq(run->network, "host"), f->net_ns},
+        [SPEC_SECCOMP] = {true, f->seccomp == SECCOMP_FILTER},
+        [SPEC_NO_NEW_PRIVILEGES] = {strict, f->no_new_privs},
+        [SPEC_CAPABILITIES] = {true, gvisor || !((f->cap_bnd | f->cap_eff) & ~allowed)},
+        [SPEC_PIDS_LIMIT] = {spec->pids > 0, f->limits.pids && f->limits.pids <= spec->pids},
+        [SPEC_MEMORY_LIMIT] = {spec->memory_bytes > 0,
+                               f->limits.memory_bytes &&
+                                   f->limits.memory_bytes <= spec->memory_bytes},
+        [SPEC_CPU_LIMIT] = {spec->cpu_millis > 0,
+                            f->limits.cpu_millis && f->limits.cpu_millis <= spec->cpu_millis},
+        [SPEC_NETWORK_FILTER] = {str_eq(run->network, "user"), run->network_filtered},
     };
 
     memcpy(out, pieces, sizeof(pieces));
@@ -135,11 +134,11 @@ static void compare_pieces(const struct spec *spec, const struct oci_run *run,
 int oci_inspect_require(const struct provider_box *b, const struct oci_run *run, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + REQUIRE_WAIT_MS;
-    struct piece pieces[N_PIECES];
+    struct piece pieces[SPEC_N_PIECES];
     struct facts f;
 
     for (;;) {
-        const struct piece *missing = NULL;
+        const char *missing = NULL;
         int r;
 
         r = read_facts(run, &f, e);
@@ -151,13 +150,13 @@ int oci_inspect_require(const struct provider_box *b, const struct oci_run *run,
                 e, ERR_UNAVAILABLE,
                 "the box's first process ended at once; its output is in '%s/console.log'", b->dir);
         compare_pieces(b->spec, run, &f, pieces);
-        for (size_t i = 0; !missing && i < N_PIECES; i++)
-            if (pieces[i].wanted && !pieces[i].there && !oci_may_miss(b->spec, pieces[i].name))
-                missing = &pieces[i];
+        for (size_t i = 0; !missing && i < SPEC_N_PIECES; i++)
+            if (pieces[i].wanted && !pieces[i].there && !oci_may_miss(b->spec, spec_pieces[i]))
+                missing = spec_pieces[i];
         if (!missing)
             return 0;
         if (clock_mono_ms() >= deadline)
-            return oci_missing(b->spec, missing->name, "read back from the kernel", e);
+            return oci_missing(b->spec, missing, "read back from the kernel", e);
         (void)poll(NULL, 0, REQUIRE_POLL_MS);
     }
 }
@@ -165,20 +164,16 @@ int oci_inspect_require(const struct provider_box *b, const struct oci_run *run,
 /* ---- as JSON ---- */
 
 static json_t *new_isolation(const struct oci_run *run, const struct facts *f,
-                             const struct piece pieces[N_PIECES])
+                             const struct piece pieces[SPEC_N_PIECES])
 {
     json_t *obj = json_pack("{s:s, s:s, s:s}", "runtime", run->runtime, "lower", run->lower,
                             "kernel", str_eq(run->runtime, "runsc") ? "gvisor" : "host");
     char caps[24];
     int r = 0;
 
-    /* the first nine are booleans; limits and network have objects of their own */
-    for (size_t i = 0; i < 9; i++) {
-        bool there = str_eq(pieces[i].name, "capabilities") ? false : pieces[i].there;
-
-        if (!str_eq(pieces[i].name, "capabilities"))
-            r |= json_object_set_new(obj, pieces[i].name, json_boolean(there));
-    }
+    for (size_t i = 0; i < SPEC_N_OF_PROCESS; i++)
+        if (i != SPEC_CAPABILITIES)
+            r |= json_object_set_new(obj, spec_pieces[i], json_boolean(pieces[i].there));
     (void)snprintf(caps, sizeof(caps), "%016" PRIx64, f->cap_bnd);
     r |= json_object_set_new(obj, "capabilities", json_string(caps));
     r |= json_object_set_new(obj, "first_uid", json_integer(f->first_uid));
@@ -225,20 +220,20 @@ static json_t *new_disk_by(const struct provider_box *b, const struct facts *f)
     return json_string(dir && oci_quota_holds(dir, f->first_uid) ? "quota" : "monitor");
 }
 
-static json_t *new_missing(const struct piece pieces[N_PIECES])
+static json_t *new_missing(const struct piece pieces[SPEC_N_PIECES])
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; i < N_PIECES; i++)
+    for (size_t i = 0; i < SPEC_N_PIECES; i++)
         if (pieces[i].wanted && !pieces[i].there)
-            (void)json_array_append_new(list, json_string(pieces[i].name));
+            (void)json_array_append_new(list, json_string(spec_pieces[i]));
     return list;
 }
 
 int oci_inspect(const struct provider_box *b, const struct oci_run *run, json_t **ret,
                 struct err *e)
 {
-    struct piece pieces[N_PIECES];
+    struct piece pieces[SPEC_N_PIECES];
     struct facts f;
     json_t *obj;
     int r;

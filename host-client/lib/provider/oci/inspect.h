@@ -1,9 +1,7 @@
 #pragma once
 /*
  * oci_inspect: reads from /proc and the control groups what the kernel enforces on a running box,
- * and which requested pieces are missing. Names of pieces, as in "missing" and --allow-missing:
- * user_namespace, pid_namespace, mount_namespace, ipc_namespace, uts_namespace, network_namespace,
- * seccomp, no_new_privileges, capabilities, pids_limit, memory_limit, cpu_limit, network_filter; spec.c has their list.
+ * and which requested pieces (spec_pieces) are missing.
  */
 #include <jansson.h>
 
