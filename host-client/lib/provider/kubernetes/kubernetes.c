@@ -318,7 +318,7 @@ static int make_policy(const struct provider_box *b, struct kube *k, const char 
     }
     kube_name(b, name);
     return err_field(e, ERR_PRECONDITION, "network",
-                     "network: the cluster changes the NetworkPolicy '%s', which lets nothing pass",
+                     "network: the NetworkPolicy '%s' lets something pass: the cluster changes it",
                      name);
 }
 
