@@ -21,8 +21,9 @@ cases_teardown_file()
     stop_all_engines
 }
 
-A=00000000000000aa
-B=00000000000000bb
+# Ids that no other test has: left_nothing looks for the control groups of a box by its id alone.
+A=$(printf '%08xaaaaaaaa' $$)
+B=$(printf '%08xbbbbbbbb' $$)
 
 # drive VERB ID [KEY=VALUE...]: a call of the provider for a box of this test's state directory.
 drive()
