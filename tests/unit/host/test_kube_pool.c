@@ -393,6 +393,25 @@ TEST(a_container_that_ends_again_and_again_fails_the_start_with_its_reason)
     T_INT(n_given, 3);
 }
 
+static bool is_busy_for_one_suspension(const struct kube_call *c, struct kube_answer *a)
+{
+    static unsigned n_suspensions;
+
+    if (strcmp(c->method, "PATCH") != 0 || !strstr(c->body, "Suspended") || n_suspensions++)
+        return false;
+    *a = (struct kube_answer){503, .body = api_status(503, "ServiceUnavailable", "try again")};
+    return true;
+}
+
+TEST(a_start_that_failed_suspends_its_sandbox_also_if_the_server_is_busy_once)
+{
+    struct err e = {0};
+
+    api.answer = is_busy_for_one_suspension;
+    T_INT(start_pool_box(1000, &e), -ERR_UNAVAILABLE);
+    T_STR(kube_text(stored("sandboxes", "small-1"), "spec", "operatingMode"), "Suspended");
+}
+
 TEST(a_container_that_was_started_again_later_ends_the_box_with_its_reason)
 {
     struct provider_run run;

@@ -420,8 +420,10 @@ int kube_pool_explain(const struct provider_box *b, int r, struct err *e)
     char why[KUBE_WHY_BYTES];
 
     ctx.cancel_fd = -1; /* it is what ended the wait */
-    if (kube_open(&ctx, b->spec->engine, clock_mono_ms() + SETTLE_MS, &k, NULL) < 0 ||
-        kube_find_claim(b, k, &c, NULL) != 1)
+    if (kube_open(&ctx, b->spec->engine, clock_mono_ms() + SETTLE_MS, &k, NULL) < 0)
+        return r;
+    kube_set_patience(k, SETTLE_MS);
+    if (kube_find_claim(b, k, &c, NULL) != 1)
         return r;
     if (kube_find_claim_pod(k, &c, &p, NULL) == 1)
         kube_save_logs(b, k, &p);
