@@ -10,6 +10,8 @@ BELLHOP_CACHE_DIR=$PWD/build/cache
 export BELLHOP_STATE_DIR BELLHOP_CACHE_DIR
 unset BELLHOP_IMAGES BELLHOP_TEMPLATES BELLHOP_IMAGE_CACHE
 bellhop=build/release/bellhop
+# Other users read the images too: they may have an engine.
+mkdir -p build/image
 
 if [ $# -gt 0 ]; then
     echo "  IMAGE $1"

@@ -99,7 +99,7 @@ static const struct cli_option up_options[] = {
             "a box with this snapshot's content and its box's options"),
     CLI_OPT("git-token-file", 0, CLI_STR, git_token_file, "FILE", "the token for --repo"),
     CLI_OPT("allow-missing", 0, CLI_LIST, allow_missing, "PIECE",
-            "start even if this piece of isolation is missing (see status)"),
+            "oci: start even if this piece of isolation is missing (see status)"),
     CLI_OPT("start-timeout", 0, CLI_DURATION, start_timeout_ms, "TIME",
             "limit for the whole start, until the agent is healthy (default: 5m)"),
     {0},
@@ -336,7 +336,9 @@ const struct cli_command cmd_up = {
         "By default a box leaves a part of the machine to you: it has all processors but one (of\n"
         "fewer than five, 4/5). The disk limit is a quota if the file system has project quotas;\n"
         "otherwise a box that exceeds the limit is stopped, and can be started again to remove\n"
-        "files. To lift a limit, set it to a very large number.",
+        "files. To lift a limit, set it to a very large number. In Kubernetes a box has no limits\n"
+        "of processors and memory unless they are given, and a disk of 10G; docker limits no disk.\n"
+        "An option that a provider cannot honour is refused before anything is made.",
     .examples = "  bellhop up                                  # this directory, with opencode\n"
                 "  bellhop up --name api --agent pi ~/src/api  # another one, with pi\n"
                 "  bellhop up --agent none --network none .    # just a box, without a network\n"

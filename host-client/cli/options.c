@@ -22,7 +22,7 @@ const struct cli_option cli_common_options[] = {
     {"debug", 0, CLI_FLAG, offsetof(struct cli, debug), NULL,
      "log what is done to standard error, without secrets", NULL},
     {"daemon", 0, CLI_STR, offsetof(struct cli, daemon), "URL",
-     "the daemon: https://HOST:PORT, unix:PATH, none or auto (default)", NULL, "BELLHOP_DAEMON"},
+     "the daemon: http(s)://HOST:PORT, unix:PATH, none or auto (default)", NULL, "BELLHOP_DAEMON"},
     {"token-file", 0, CLI_STR, offsetof(struct cli, token_file), "FILE",
      "the daemon's token, else $BELLHOP_TOKEN", NULL, "BELLHOP_TOKEN_FILE"},
     {"daemon-ca", 0, CLI_STR, offsetof(struct cli, daemon_ca), "FILE",

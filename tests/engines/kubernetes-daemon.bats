@@ -35,8 +35,8 @@ patches:
 YAML
     kube apply -k "$BATS_FILE_TMPDIR/overlay"
     wait_until 120 leads || fail_with_logs
-    (cd "$BATS_FILE_TMPDIR" && bash -c "$(documented 'bellhop token create')") || fail_with_logs
-    TOKEN=$(cat "$BATS_FILE_TMPDIR/token")
+    HOME=$BATS_FILE_TMPDIR bash -c "$(documented 'bellhop token create')" || fail_with_logs
+    TOKEN=$(kube exec deploy/bellhop -- bellhop token create --name admin --scope admin)
 }
 
 teardown_file() { [ -n "$NO_CLUSTER" ] || stop_cluster; }
@@ -204,10 +204,22 @@ has_monitor() { leads && [ -n "$(processes_of "$LEADER" bellhop-monitor)" ]; }
 }
 
 @test "a box is made over the Service's pod with the token of the documented command, and leaves nothing" {
+    [ "$(stat -c %a "$BATS_FILE_TMPDIR/.bellhop-token")" = 600 ]
+    TOKEN=$(cat "$BATS_FILE_TMPDIR/.bellhop-token")
     make_box
     [ "$(kube_objects | sort | cut -d ' ' -f 1 | paste -sd ' ')" = 'PersistentVolumeClaim Pod Secret' ]
     ask DELETE /v1/boxes/one
     wait_until 60 nothing_left
+}
+
+@test "the documented overlay names the registry of the daemon and of its boxes" {
+    mkdir -p "$BATS_TEST_TMPDIR/documented"
+    ln -s "$(readlink -f "$BATS_TEST_DIRNAME/../../image")" "$BATS_TEST_TMPDIR/image"
+    sed -n '/^resources: \[/,/^```/p' "$DOCUMENT" | sed '$d' >"$BATS_TEST_TMPDIR/documented/kustomization.yaml"
+    kube kustomize "$BATS_TEST_TMPDIR/documented" >"$BATS_TEST_TMPDIR/yaml"
+    grep -Fq 'image: registry.example/boxes/daemon:' "$BATS_TEST_TMPDIR/yaml"
+    grep -Fxq '          value: registry.example/boxes' "$BATS_TEST_TMPDIR/yaml"
+    run ! grep -Fq docker.io "$BATS_TEST_TMPDIR/yaml"
 }
 
 @test "when the leader is killed, the box runs on, and the next leader has it" {

@@ -452,6 +452,7 @@ case_options()
         bellhop exec one -c "$check" || fail "$PROVIDER: --$option $value is not in force"
         bellhop rm one
     done
+    claims allow_missing || is_refused allow-missing memory_limit
 }
 
 # has_left_ms LEAST MOST: until the end of its time.

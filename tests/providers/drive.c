@@ -245,6 +245,7 @@ static void cmd_claims(const struct drive *d)
         {"host_image", !is_pool && p->has_host_image},
         {"read_only", !is_pool && p->has_read_only},
         {"privileges", !is_pool && p->has_privileges},
+        {"allow_missing", p->has_allow_missing},
         {"shares_machine", p->shares_machine},
         {"publishes_ports", p->publishes_ports},
         {"network=user", !is_pool && (p->networks & PROVIDER_NETWORK_USER)},

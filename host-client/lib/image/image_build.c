@@ -341,6 +341,15 @@ static void announce_build(struct bh_ctx *ctx, const struct image_build *b,
                  is_there ? "looking through" : "building", t->name, t->version);
 }
 
+static int refuse_other_user(const struct image_build *b, struct err *e)
+{
+    const char *form = b->forms ? b->forms[0] : NULL;
+
+    return err_field(e, ERR_DENIED, "image",
+                     "building an image needs root: 'sudo bellhop image build %.100s%s%s' makes it",
+                     b->ref, form ? " --form " : "", form ? form : "");
+}
+
 int image_build(struct bh_ctx *ctx, const struct image_build *b, char **ret_dir, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + (b->timeout_ms > 0 ? b->timeout_ms : BUILD_TIMEOUT_MS);
@@ -354,7 +363,7 @@ int image_build(struct bh_ctx *ctx, const struct image_build *b, char **ret_dir,
     if (r < 0)
         return r;
     if (geteuid() != 0)
-        return err_field(e, ERR_DENIED, "image", "building an image needs root (try sudo)");
+        return refuse_other_user(b, e);
     announce_build(ctx, b, t);
     r = make_definition(ctx, t, deadline, &def, e);
     if (r < 0)

@@ -88,6 +88,7 @@ static int check_capabilities(const struct provider *p, const struct spec *s, st
         {"pool", *s->pool, p->has_pools},
         {"network", s->asked & SPEC_ASKED_NETWORK, provider_has_network(p, s->network)},
         {"privilege", s->asked & SPEC_ASKED_PRIVILEGE, p->has_privileges},
+        {"allow-missing", s->allow_missing && s->allow_missing[0], p->has_allow_missing},
         {"cpus", s->cpu_millis, p->limits & PROVIDER_LIMIT_CPUS},
         {"memory", s->memory_bytes, p->limits & PROVIDER_LIMIT_MEMORY},
         {"disk", s->disk_bytes, p->limits & PROVIDER_LIMIT_DISK},

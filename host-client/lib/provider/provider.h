@@ -146,6 +146,7 @@ struct provider {
     bool has_read_only;          /* spec->read_only */
     bool has_pools;              /* spec->pool */
     bool has_privileges;         /* spec->privilege */
+    bool has_allow_missing;      /* spec->allow_missing: other missing pieces fail a start */
     bool has_host_image;         /* the image SPEC_IMAGE_HOST */
     bool has_snapshots;          /* capture(), restore() and provider_box.source */
     bool publishes_ports;        /* the box's ports are reachable without the monitor's forwards */

@@ -77,6 +77,7 @@ static int check_options(const struct provider *p, struct bh_create_options o, s
 
 TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
 {
+    static const char *const pieces[] = {"memory_limit", NULL};
     static const struct {
         struct bh_create_options options;
         const char *field;
@@ -85,6 +86,7 @@ TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
         {{.network = "user"}, "network"}, {{.privilege = "strict"}, "privilege"},
         {{.cpu_millis = 1000}, "cpus"},   {{.disk_bytes = 1ULL << 30}, "disk"},
         {{.pids = 100}, "pids"},          {{.pool = "small"}, "pool"},
+        {{.allow_missing = pieces}, "allow-missing"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -554,6 +554,7 @@ const struct provider provider_oci = {
     .has_runtimes = true,
     .runtimes = oci_runtimes,
     .has_privileges = true,
+    .has_allow_missing = true,
     .has_host_image = true,
     .has_snapshots = true,
     .networks = PROVIDER_NETWORK_USER | PROVIDER_NETWORK_NONE | PROVIDER_NETWORK_HOST,
