@@ -165,10 +165,10 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
     return r < 0 ? err_set(e, (enum err_code)error.code, "%s", error.message) : 0;
 }
 
-/* Stops a box that did not become ready; the command decides what follows. */
+/* Stops a box that did not become ready; the command decides what follows. One that ran before runs on. */
 static void give_up(struct monitor *m)
 {
-    if (m->box)
+    if (m->box && m->is_starter)
         (void)box_provider_stop(m->box, 0, NULL);
 }
 

@@ -278,7 +278,7 @@ int kube_check_claim_cluster(const struct provider_box *b, struct kube *k, struc
     if (r == 0 && str_eq(kube_text(pool, "metadata", "uid"), w.pool))
         return 0;
     if (r == 0 || r == -ERR_NOT_FOUND)
-        return kube_not_own_cluster("pool", b->spec->pool, e);
+        return kube_not_own_cluster(b, "pool", b->spec->pool, e);
     if (e)
         *e = why;
     return r;

@@ -57,9 +57,11 @@ int kube_inspect(struct provider_box *b, json_t **ret, struct err *e)
 
     if (r == 0)
         r = kube_find_own_pod(b, k, &p, e);
+    if (r == 0)
+        r = kube_check_own_cluster(b, k, e);
     if (r < 0)
         return r;
-    if (r == 0 || !p.is_running)
+    if (!p.is_running)
         return err_set(e, ERR_PRECONDITION, "the box is not running");
     r = kube_has_claim(s) ? kube_find(b, k, KUBE_CLAIMS, &claim, e) : 0;
     if (r < 0)

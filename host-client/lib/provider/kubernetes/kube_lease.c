@@ -245,6 +245,8 @@ static int try_to_take(struct kube_lease *l, struct kube *k, struct err *e)
 
     if (is_new && !may_make_lease(l))
         return 0;
+    if (r < 0 && !is_new)
+        l->missing_ms = 0; /* nobody knows whether it was there meanwhile */
     if (!is_new && (r < 0 || !is_free(l))) {
         if (r < 0 && e)
             *e = why;

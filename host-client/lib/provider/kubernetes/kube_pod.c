@@ -211,13 +211,38 @@ int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kin
     return r < 0 ? r : kube_delete(k, kind, name, kube_text(found, "metadata", "uid"), grace_s, e);
 }
 
-int kube_not_own_cluster(const char *what, const char *name, struct err *e)
+int kube_not_own_cluster(const struct provider_box *b, const char *what, const char *name,
+                         struct err *e)
 {
+    bool has_claim = *b->spec->pool || kube_has_claim(b->spec);
+
     return err_set(
         e, ERR_UNAVAILABLE,
-        "the cluster has neither the claim of the box nor the %s '%.100s': is it the one "
-        "that the box was made in? (bellhop rm removes boxes whose disks are lost)",
-        what, name);
+        "the cluster has %s the %s '%.100s': is it the one that the box was made in? (bellhop rm "
+        "removes boxes whose disks are lost)",
+        has_claim ? "neither the claim of the box nor" : "not", what, name);
+}
+
+int kube_check_own_cluster(const struct provider_box *b, struct kube *k, struct err *e)
+{
+    _cleanup_json_ json_t *secret = NULL, *claim = NULL;
+    _cleanup_kube_claim_ struct kube_claim c = {0};
+    char name[KUBE_NAME_BYTES], own[KUBE_UID_BYTES];
+    int r = kube_record_uid(b, own, e);
+
+    if (r <= 0)
+        return r;
+    if (*b->spec->pool) {
+        r = kube_find_claim(b, k, &c, e);
+        return r == 0 ? kube_check_claim_cluster(b, k, e) : r < 0 ? r : 0;
+    }
+    r = kube_find(b, k, KUBE_SECRETS, &secret, e);
+    if (r == 0 && kube_has_claim(b->spec))
+        r = kube_find(b, k, KUBE_CLAIMS, &claim, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    kube_name(b, name);
+    return kube_not_own_cluster(b, "secret", name, e);
 }
 
 /* ---- waiting ---- */

@@ -234,12 +234,15 @@ static int check_same(struct provider_box *b, struct kube *k, const struct kube_
 {
     _cleanup_kube_pod_ struct kube_pod p = {0};
     int r = kube_find_own_pod(b, k, &p, e);
+    bool is_there = r == 1;
 
+    if (r == 0)
+        r = kube_check_own_cluster(b, k, e);
     if (r < 0)
         return r;
-    return r == 1 && p.is_running && str_eq(p.uid, w->uid) && str_eq(p.address, w->address)
+    return is_there && p.is_running && str_eq(p.uid, w->uid) && str_eq(p.address, w->address)
                ? 0
-               : explain_end(b, r == 1 ? &p : NULL, e);
+               : explain_end(b, is_there ? &p : NULL, e);
 }
 
 int kube_dial(struct provider_box *b, int *ret_fd, struct err *e)

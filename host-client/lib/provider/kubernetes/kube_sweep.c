@@ -244,13 +244,29 @@ static int sweep_sandbox_claims(struct kube_sweep *s, struct err *e)
 
 /* ---- all ---- */
 
+/* A role that lacks one kind does not keep the others' objects. */
+static int sweep_next_kind(struct kube_sweep *s, enum kube_kind kind, struct err *e)
+{
+    struct err why = {0};
+    int r = sweep_kind(s, kind, -1, &why);
+
+    if (r == -ERR_DENIED) {
+        if (!s->first.code)
+            s->first = why;
+        return 0;
+    }
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
 static int sweep_kinds(struct kube_sweep *s, struct err *e)
 {
-    static const enum kube_kind kinds[] = {KUBE_SECRETS, KUBE_POLICIES, KUBE_CLAIMS};
+    static const enum kube_kind kinds[] = {KUBE_SECRETS, KUBE_CLAIMS, KUBE_POLICIES};
     int r = sweep_pods(s, e);
 
     for (size_t i = 0; r == 0 && i < N_ELEMENTS(kinds); i++)
-        r = sweep_kind(s, kinds[i], -1, e);
+        r = sweep_next_kind(s, kinds[i], e);
     if (r == 0)
         r = sweep_sandbox_claims(s, e);
     if (r < 0 || !s->first.code)

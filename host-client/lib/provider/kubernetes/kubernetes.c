@@ -92,7 +92,7 @@ static int try_objects(struct kube *k, struct bh_ctx *ctx, struct spec *spec, st
                               .uid = TRIAL_UID,
                               .gid = TRIAL_UID,
                               .ref = "trial:1"};
-    _cleanup_json_ json_t *pod = NULL, *claim = NULL, *secret = NULL;
+    _cleanup_json_ json_t *pod = NULL, *claim = NULL, *secret = NULL, *policy = NULL;
     _cleanup_free_ char *image = NULL;
     char mark[STORE_MARK_BYTES];
     int r = spec->image_dir && *spec->image_dir ? image_user_of(spec, &user, NULL) : 0;
@@ -106,13 +106,16 @@ static int try_objects(struct kube *k, struct bh_ctx *ctx, struct spec *spec, st
     pod = kube_new_pod(&b, k, &user, image, mark);
     claim = kube_new_claim(&b, mark);
     secret = kube_new_secret(&b, "trial", mark);
-    if (!pod || !claim || !secret)
+    policy = kube_new_policy(&b, mark);
+    if (!pod || !claim || !secret || !policy)
         return err_oom(e);
     r = kube_create(k, KUBE_PODS, pod, true, NULL, e);
     if (r == 0)
         r = kube_create(k, KUBE_SECRETS, secret, true, NULL, e);
     if (r == 0 && kube_has_claim(spec))
         r = kube_create(k, KUBE_CLAIMS, claim, true, NULL, e);
+    if (r == 0 && str_eq(spec->network, "none"))
+        r = kube_create(k, KUBE_POLICIES, policy, true, NULL, e);
     return r;
 }
 
@@ -197,25 +200,12 @@ static int check_pod_is_gone(const struct provider_box *b, struct kube *k, struc
     return err_set(e, ERR_UNAVAILABLE, "the cluster does not find the pod, and lists it");
 }
 
-/*
- * An empty list may be another cluster's, under the same name. The box's own has its Secret, or its claim: a box without a
- * record has made no pod yet.
- */
-static int check_is_own_cluster(const struct provider_box *b, struct kube *k, struct err *e)
+static int say_run(struct provider_box *b, const struct kube_pod *p, struct err *e)
 {
-    _cleanup_json_ json_t *secret = NULL, *claim = NULL;
-    char name[KUBE_NAME_BYTES], own[KUBE_UID_BYTES];
-    int r = kube_record_uid(b, own, e);
-
-    if (r <= 0)
-        return r;
-    r = kube_find(b, k, KUBE_SECRETS, &secret, e);
-    if (r == 0 && kube_has_claim(b->spec))
-        r = kube_find(b, k, KUBE_CLAIMS, &claim, e);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    kube_name(b, name);
-    return kube_not_own_cluster("secret", name, e);
+    kube_note_end(b, p);
+    if (p->is_lost && !p->is_ending)
+        return kube_node_is_lost(p, e);
+    return p->is_running;
 }
 
 static int kube_provider_find(struct provider_box *b, struct provider_run *ret, struct err *e)
@@ -230,12 +220,12 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     r = kube_open_box(b, &k, e);
     if (r == 0)
         r = kube_find_own_pod(b, k, &p, e);
-    if (r != 1)
-        return r < 0 ? r : check_pod_is_gone(b, k, e);
-    kube_note_end(b, &p);
-    if (p.is_lost && !p.is_ending)
-        return kube_node_is_lost(&p, e);
-    return p.is_running;
+    if (r == 0)
+        r = check_pod_is_gone(b, k, e);
+    else if (r == 1)
+        return say_run(b, &p, e);
+    /* An end that is taken from another cluster would be stored, and done to the pod once its own is back. */
+    return r < 0 ? r : kube_check_own_cluster(b, k, e);
 }
 
 /* ---- start ---- */
@@ -526,7 +516,7 @@ static int stop_pod(const struct provider_box *b, struct kube *k, int grace_s, s
 {
     int r = end_pod(b, k, grace_s, false, e);
 
-    return r == 0 ? check_is_own_cluster(b, k, e) : r < 0 ? r : 0;
+    return r == 0 ? kube_check_own_cluster(b, k, e) : r < 0 ? r : 0;
 }
 
 static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
@@ -548,7 +538,7 @@ static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
 
 static int kube_destroy(struct provider_box *b, struct err *e)
 {
-    static const enum kube_kind kinds[] = {KUBE_SECRETS, KUBE_POLICIES, KUBE_CLAIMS};
+    static const enum kube_kind kinds[] = {KUBE_SECRETS, KUBE_CLAIMS, KUBE_POLICIES};
     _cleanup_kube_ struct kube *k = NULL;
     int r;
 
@@ -588,7 +578,7 @@ static int has_claim(const struct provider_box *b, struct kube *k, struct err *e
     r = kube_find(b, k, KUBE_SECRETS, &secret, e);
     if (r != 0)
         return r < 0 ? r : 0;
-    return kube_not_own_cluster("secret", name, e);
+    return kube_not_own_cluster(b, "secret", name, e);
 }
 
 /* A box that keeps nothing (--read-only) has none that could be gone. */

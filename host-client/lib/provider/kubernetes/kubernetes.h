@@ -64,7 +64,13 @@ int kube_unmake(const struct provider_box *b, struct kube *k, enum kube_kind kin
                 struct err *e);
 
 /* An error: nothing of the box is there, not even what proves that the cluster is its own: "secret", its name. */
-int kube_not_own_cluster(const char *what, const char *name, struct err *e);
+int kube_not_own_cluster(const struct provider_box *b, const char *what, const char *name,
+                         struct err *e);
+/*
+ * Where the box's pod is not there: an empty list may be another cluster's, under the same name. The box's own has its
+ * Secret, its claim or its pool: else an error. A box without a record has made no pod yet: 0.
+ */
+int kube_check_own_cluster(const struct provider_box *b, struct kube *k, struct err *e);
 
 /* ---- what a box is made of; NULL: out of memory, or no token ---- */
 
