@@ -68,7 +68,7 @@ for path in '/', 'f': os.setxattr(path, 'system.posix_acl_access', bytes.fromhex
     [ "$(du -s --block-size=1M "$BELLHOP_STATE_DIR/snapshots" | cut -f 1)" -lt 10 ]
     bellhop rm one
     bellhop up --from s -n two >/dev/null
-    run bellhop exec two -- sh -c 'stat -c "%n %F %a %u:%g %h" a b l f d/empty root; cat a; stat -c %i a b | uniq | wc -l
+    run bellhop exec two -- sh -c 'exec 2>&1; stat -c "%n %F %a %u:%g %h" a b l f d/empty root; cat a; stat -c %i a b | uniq | wc -l
         stat -c "%y" root d/empty; ls /etc/apt /etc/debian_version; cat /etc/apt/new; stat -c %s sparse; cat ~/mine'
     [ "$output" = "a regular file 4750 1000:1000 2
 b regular file 4750 1000:1000 2

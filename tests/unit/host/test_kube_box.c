@@ -141,6 +141,27 @@ TEST(an_object_whose_deletion_hangs_does_not_hold_the_others)
     T_INT(api_count("networkpolicies"), 1);
 }
 
+static bool deny_policies(const struct kube_call *c, struct kube_answer *a)
+{
+    if (!strstr(c->path, "/networkpolicies"))
+        return false;
+    *a = (struct kube_answer){403, .body = api_status(403, "Forbidden", "cannot list")};
+    return true;
+}
+
+TEST(a_role_without_policies_keeps_no_other_object)
+{
+    struct err e = {0};
+
+    case_begin();
+    put_boxes("secrets", 3);
+    put_boxes("persistentvolumeclaims", 3);
+    api.answer = deny_policies;
+    T_INT(kube_sweep(&case_ctx, keeps_none, NULL, NULL, NULL, &e), -ERR_DENIED);
+    T_INT(api_count("secrets"), 0);
+    T_INT(api_count("persistentvolumeclaims"), 0);
+}
+
 /* ---- its cluster ---- */
 
 static const char two_clusters[] =
@@ -509,7 +530,46 @@ TEST(a_stop_in_another_cluster_is_an_error_and_a_removal_is_the_way_out)
     T_INT(provider_kubernetes.destroy(&case_box, &e), 0);
 }
 
+/* An end that another cluster tells would be stored, and done to the pod when the box's own answers again. */
+TEST(another_cluster_does_not_tell_of_an_end)
+{
+    json_t *shown = NULL;
+    struct err e = {0};
+    int fd = -1;
+
+    begin_started();
+    clear_kind("pods");
+    T_INT(find_box(&e), 0); /* its Secret is there */
+    clear_kind("secrets");
+    T_INT(find_box(&e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "made in"));
+    fail_calls("GET", "/exec", 1, (struct kube_answer){404});
+    e = (struct err){0};
+    T_INT(provider_kubernetes.dial(&case_box, &fd, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "made in"));
+    T_INT(provider_kubernetes.inspect(&case_box, &shown, &e), -ERR_UNAVAILABLE);
+    case_spec.read_only = true;
+    T_INT(find_box(&e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "has not the secret"));
+    case_spec.read_only = false;
+    T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
+    T_INT(find_box(&e), 0); /* or its claim */
+}
+
 /* ---- the network policy ---- */
+
+TEST(a_role_without_policies_is_told_before_anything_is_made)
+{
+    struct err e = {0};
+
+    begin_box();
+    case_spec.privilege = strdup("strict"); /* check() replaces it */
+    fail_calls("POST", "/networkpolicies", 2, (struct kube_answer){403});
+    T_INT(provider_kubernetes.check(&case_ctx, &case_spec, &e), 0);
+    T_INT(fault.times, 2);
+    case_spec.network = (char *)"none";
+    T_INT(provider_kubernetes.check(&case_ctx, &case_spec, &e), -ERR_DENIED);
+}
 
 static json_t *stored_policy_spec(void)
 {

@@ -449,6 +449,21 @@ TEST(a_lease_deleted_while_its_leader_cannot_renew_is_made_when_the_leader_has_e
     done(a);
 }
 
+/* It may have been there meanwhile. */
+TEST(the_time_without_a_lease_begins_anew_after_a_look_that_failed)
+{
+    struct kube_lease *b = candidate("b");
+    struct err why;
+
+    T_INT(step(b, &why), KUBE_LEASE_WAITING);
+    now_ms += KUBE_LEASE_DURATION_MS - 1000;
+    api.status = 503;
+    T_INT(step(b, &why), KUBE_LEASE_WAITING);
+    api.status = 0;
+    T_OK(run_until(b, KUBE_LEASE_HELD, 60000) >= KUBE_LEASE_DURATION_MS);
+    done(b);
+}
+
 TEST(a_lease_that_was_deleted_with_its_leader_is_made_after_its_duration)
 {
     struct kube_lease *b = candidate("b");

@@ -266,6 +266,7 @@ static char *read_text(const char *path, char *out, size_t size)
 
 TEST(a_claim_that_is_not_there_is_gone_only_in_the_cluster_of_its_pool)
 {
+    struct provider_run run;
     char text[512];
     struct err e = {0};
 
@@ -278,8 +279,12 @@ TEST(a_claim_that_is_not_there_is_gone_only_in_the_cluster_of_its_pool)
     (void)json_object_clear(api_kind("sandboxclaims"));
     T_INT(provider_kubernetes.stop(&case_box, 1000, &e), 0);
     T_INT(provider_kubernetes.has_disk(&case_box, &e), 0);
+    case_write("box/kubernetes.json",
+               "{\"way\": \"exec\", \"uid\": \"pod\", \"address\": \"\", \"pod\": \"small-1\"}");
+    T_INT(provider_kubernetes.find(&case_box, &run, &e), 0);
     api_put("sandboxwarmpools",
             json_pack("{s:{s:s, s:s}}", "metadata", "name", "small", "uid", "q"));
+    T_INT(provider_kubernetes.find(&case_box, &run, &e), -ERR_UNAVAILABLE);
     T_INT(provider_kubernetes.stop(&case_box, 1000, &e), -ERR_UNAVAILABLE);
     T_INT(provider_kubernetes.has_disk(&case_box, &e), -ERR_UNAVAILABLE);
     (void)json_object_clear(api_kind("sandboxwarmpools"));
