@@ -337,7 +337,8 @@ const struct cli_command cmd_up = {
         "fewer than five, 4/5). The disk limit is a quota if the file system has project quotas;\n"
         "otherwise a box that exceeds the limit is stopped, and can be started again to remove\n"
         "files. To lift a limit, set it to a very large number. In Kubernetes a box has no limits\n"
-        "of processors and memory unless they are given, and a disk of 10G; docker limits no disk.\n"
+        "of processors and memory unless they are given, and a disk of 10G; docker limits no "
+        "disk.\n"
         "An option that a provider cannot honour is refused before anything is made.",
     .examples = "  bellhop up                                  # this directory, with opencode\n"
                 "  bellhop up --name api --agent pi ~/src/api  # another one, with pi\n"

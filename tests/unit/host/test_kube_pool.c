@@ -463,3 +463,22 @@ TEST(gc_deletes_claims_that_no_box_has_and_needs_no_rights_to_them)
     T_INT(kube_sweep(&case_ctx, keeps_none, NULL, NULL, NULL, &e), 0);
     T_INT(api_count("sandboxclaims"), 0);
 }
+
+static bool deny_policies(const struct kube_call *c, struct kube_answer *a)
+{
+    if (!strstr(c->path, "/networkpolicies"))
+        return serve_groups(c, a);
+    *a = (struct kube_answer){403, .body = api_status(403, "Forbidden", "cannot list")};
+    return true;
+}
+
+TEST(gc_deletes_claims_also_under_a_role_without_policies)
+{
+    struct err e = {0};
+
+    begin_pool();
+    put_claim("claim");
+    api.answer = deny_policies;
+    T_INT(kube_sweep(&case_ctx, keeps_none, NULL, NULL, NULL, &e), -ERR_DENIED);
+    T_INT(api_count("sandboxclaims"), 0);
+}

@@ -82,10 +82,14 @@ TEST(an_option_that_a_provider_lacks_is_refused_before_it_is_asked)
         struct bh_create_options options;
         const char *field;
     } cases[] = {
-        {{.image = "host"}, "image"},     {{.runtime = "runc"}, "runtime"},
-        {{.network = "user"}, "network"}, {{.privilege = "strict"}, "privilege"},
-        {{.cpu_millis = 1000}, "cpus"},   {{.disk_bytes = 1ULL << 30}, "disk"},
-        {{.pids = 100}, "pids"},          {{.pool = "small"}, "pool"},
+        {{.image = "host"}, "image"},
+        {{.runtime = "runc"}, "runtime"},
+        {{.network = "user"}, "network"},
+        {{.privilege = "strict"}, "privilege"},
+        {{.cpu_millis = 1000}, "cpus"},
+        {{.disk_bytes = 1ULL << 30}, "disk"},
+        {{.pids = 100}, "pids"},
+        {{.pool = "small"}, "pool"},
         {{.allow_missing = pieces}, "allow-missing"},
     };
 
