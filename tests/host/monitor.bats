@@ -213,6 +213,18 @@ one_monitor()
     wait_for 10 one_monitor
 }
 
+@test "a monitor that finds a box whose agent does not answer gives up, and leaves the box as it is" {
+    up one --timeout 20m >/dev/null
+    box=$(box_pid)
+    end_now "$(guard_pid)" "$(monitor_pid)"
+    kill -STOP "$box"
+    run bellhop gc
+    kill -CONT "$box"
+    [ "$status" -ne 0 ]
+    [ "$(bellhop exec one -- echo alive)" = alive ]
+    [ "$(box_pid)" = "$box" ]
+}
+
 @test "a box whose first process was killed is stopped with the cause, and starts again" {
     up one >/dev/null
     bellhop exec one -- sh -c 'echo kept >file'
