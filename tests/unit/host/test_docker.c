@@ -621,6 +621,26 @@ TEST(a_snapshot_that_is_on_another_engine_is_not_there_in_words_that_say_so)
     stage_done(&s);
 }
 
+/* Somebody may have let the container run on since. Engines leave one that is paused as it is. */
+TEST(a_snapshot_of_a_paused_box_is_made_with_its_container_paused_whatever_its_row_says)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("running", "one"), 0, NULL},
+        {"POST /commit?", 201, "{\"Id\":\"sha256:" ID "\"}", 0, NULL},
+        {0}};
+    struct provider_capture c = {.id = "00000000000000bb", .is_paused = true};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.capture(&s.box, &c, NULL), 0);
+    T_INT(fake_count("POST /commit?container=" ID
+                     "&repo=bellhop-snapshot&tag=00000000000000bb&pause=1"),
+          1);
+    json_decref(c.disk);
+    free(c.layers);
+    stage_done(&s);
+}
+
 /* An ordinary user's engine with the first version of control groups. */
 TEST(a_snapshot_of_a_running_box_that_cannot_be_paused_is_refused_and_that_of_a_stopped_one_is_not)
 {
