@@ -168,6 +168,30 @@ TEST(a_run_of_an_engine_that_does_not_say_when_it_began_is_neither_ours_nor_over
     }
 }
 
+/* The kernel answers a read of the first bytes of this file with EIO. */
+TEST(a_record_that_cannot_be_read_is_an_error_and_one_that_is_absent_or_broken_is_an_end)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("running", "one"), 0, NULL}, {0}};
+    struct provider_run run;
+    struct err e = {0};
+    struct stage s;
+    char why[100];
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    write_text("docker.json", "{\"way\":");
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    T_INT(unlink("docker.json"), 0);
+    T_INT(symlink("/proc/self/mem", "docker.json"), 0);
+    T_OK(provider_docker.find(&s.box, &run, &e) < 0);
+    T_INT(e.sys, EIO);
+    T_OK(strstr(e.message, "the record of the container") != NULL);
+    provider_docker.end_reason(&s.box, why, sizeof(why));
+    T_STR(why, "");
+    stage_done(&s);
+}
+
 /* ---- its first process ---- */
 
 static void container_of(pid_t pid, char *out, size_t size)

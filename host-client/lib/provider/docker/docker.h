@@ -101,8 +101,9 @@ int docker_settle_image(const struct provider_box *b, struct engine *d, char **r
 /* After a start: decides the way to the agent, and records it in the box's directory. */
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e);
-/* Did start() begin the run that the container is in? 1, 0, also if it is in none, or ERR_DATA_LOSS: the engine does not
- * say when the run began. A new run has no token. */
+/* Did start() begin the run that the container is in? 1, 0, also if it is in none or there is no valid record of a
+ * start, or an error: the record cannot be read, or (ERR_DATA_LOSS) the engine does not say when the run began. A new
+ * run has no token. */
 int docker_is_own_run(const struct provider_box *b, const struct docker_container *c,
                       struct err *e);
 /* Waits until the agent answers, and so has its token. ERR_UNAVAILABLE: the container has ended, or it is silent. */

@@ -98,11 +98,30 @@ static int is_run_of(const struct docker_container *c, const struct reach *w, st
                        : docker_answer_is_strange(e, "start time of the container");
 }
 
+/* A record that is absent or broken is of no run. Without descriptors or memory, or with an error of the disk, nothing
+ * is known. */
+static bool is_unread(int r, const struct err *why)
+{
+    return r == -ERR_EXHAUSTED ||
+           (why->sys && why->sys != ENOENT && why->sys != ENOTDIR && why->sys != EISDIR);
+}
+
 int docker_is_own_run(const struct provider_box *b, const struct docker_container *c, struct err *e)
 {
     _cleanup_reach_ struct reach w = {0};
+    struct err why = {0};
+    int r;
 
-    return c->is_running && reach_load(b, &w, NULL) == 0 ? is_run_of(c, &w, e) : 0;
+    if (!c->is_running)
+        return 0;
+    r = reach_load(b, &w, &why);
+    if (r == 0)
+        return is_run_of(c, &w, e);
+    if (!is_unread(r, &why))
+        return 0;
+    if (e)
+        *e = why;
+    return r;
 }
 
 /* Of the process that the engine tells. NULL: there is none, or it is somebody's who hides it. free() it. */
