@@ -69,17 +69,23 @@ static void write_text(const char *path, const char *text)
     T_INT(io_write_file(AT_FDCWD, path, text, strlen(text), 0600, false, NULL), 0);
 }
 
-/* The record of a start. */
-static void write_record(const char *way, const char *started, unsigned port, int pid)
+static void write_record_at(const char *way, const char *started, const char *address,
+                            unsigned port, int pid)
 {
     char text[512];
 
     (void)snprintf(text, sizeof(text),
-                   "{\"way\":\"%s\",\"container\":\"" ID "\",\"started\":\"%s\",\"address\":\"\","
+                   "{\"way\":\"%s\",\"container\":\"" ID "\",\"started\":\"%s\",\"address\":\"%s\","
                    "\"port\":%u,\"pid\":%d,\"pid_start\":%llu}",
-                   way, started, port, pid,
+                   way, started, address, port, pid,
                    pid ? (unsigned long long)procfs_start_time(pid) : 0ULL);
     write_text("docker.json", text);
+}
+
+/* The record of a start. */
+static void write_record(const char *way, const char *started, unsigned port, int pid)
+{
+    write_record_at(way, started, "", port, pid);
 }
 
 /* ---- its state ---- */
@@ -376,6 +382,72 @@ TEST(a_published_port_where_another_user_listens_gets_no_token)
     write_record("published", "one", port, getpid());
     T_INT(provider_docker.dial(&s.box, &fd, &e), -ERR_UNAVAILABLE);
     T_OK(strstr(e.message, "is not the engine's") != NULL);
+    stage_done(&s);
+}
+
+/* ---- an address ---- */
+
+/* A process of a network namespace of its own, where no interface is up. */
+static pid_t start_elsewhere(void)
+{
+    int fds[2];
+    char done = 0;
+    pid_t pid;
+
+    T_INT(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+            _exit(1);
+        (void)!write(fds[1], "x", 1);
+        for (;;)
+            (void)pause();
+    }
+    (void)close(fds[1]);
+    if (read(fds[0], &done, 1) != 1)
+        t_skip("network namespaces are refused here");
+    (void)close(fds[0]);
+    return pid;
+}
+
+static void addressed_container(char *out, size_t size, const char *address)
+{
+    (void)snprintf(out, size,
+                   "{\"Id\":\"" ID "\",\"Name\":\"/bellhop-" BOX "\",\"Config\":{" LABELS
+                   "},\"State\":{\"Status\":\"running\",\"ExitCode\":0,\"Pid\":0,"
+                   "\"StartedAt\":\"one\"},\"NetworkSettings\":{\"IPAddress\":\"%s\"}}",
+                   address);
+}
+
+/* Somebody may have disconnected the container's network: another container gets the address. */
+TEST(an_address_that_the_container_has_no_more_gets_no_token)
+{
+    char body[1024], same[1024];
+    struct fake_rule rules[] = {{"GET /containers/bellhop-" BOX "/json", 200, body, 1, NULL},
+                                {"GET /containers/bellhop-" BOX "/json", 200, same, 0, NULL},
+                                {0}};
+    uint16_t port = 0;
+    struct stage s;
+    struct err e = {0};
+    pid_t elsewhere;
+    int fd = -1;
+
+    listen_as(geteuid(), &port);
+    addressed_container(body, sizeof(body), "");
+    addressed_container(same, sizeof(same), "127.0.0.1");
+    stage_init(&s, rules);
+    write_record_at("address", "one", "127.0.0.1", port, getpid()); /* the kernel says so */
+    T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
+    (void)close(fd);
+    T_INT(fake_count("GET /containers/"), 0);
+    elsewhere = start_elsewhere();
+    write_record_at("address", "one", "127.0.0.1", port, elsewhere);
+    T_INT(provider_docker.dial(&s.box, &fd, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "does not have the address 127.0.0.1 any more") != NULL);
+    /* In gVisor the kernel does not know the address, and the engine does. */
+    T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
+    (void)close(fd);
+    (void)kill(elsewhere, SIGKILL);
     stage_done(&s);
 }
 
