@@ -533,6 +533,35 @@ TEST(a_container_that_inherited_its_labels_from_a_snapshot_is_nobodys)
     stage_done(&s);
 }
 
+TEST(a_container_that_cannot_be_removed_keeps_no_other_one)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/json", 200,
+         "[" ROW(ID, "\"/bellhop-" BOX "\"") "," ROW(OTHER_ID, "\"/bellhop-" BOX "-new\"") "]", 0,
+         NULL},
+        {"DELETE /containers/" ID, 500, "{\"message\":\"device is busy\"}", 1, NULL},
+        {"DELETE /containers/" ID, 409, "{\"message\":\"in progress\"}", 0, NULL},
+        {"DELETE /containers/" OTHER_ID, 204, NULL, 0, NULL},
+        {0}};
+    const struct docker_sweep_limits limits = {10000, 300}, short_limits = {1000, 5000};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.sweep(&s.ctx, keeps_none, NULL, NULL, NULL, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "device is busy") != NULL);
+    T_INT(fake_count("DELETE /containers/" OTHER_ID), 1);
+    /* One whose removal never ends. */
+    T_INT(docker_sweep_within(&s.ctx, &limits, keeps_none, NULL, NULL, NULL, &e), -ERR_DEADLINE);
+    T_OK(strstr(e.message, "the container of '" BOX "'") != NULL);
+    T_INT(fake_count("DELETE /containers/" OTHER_ID), 2);
+    /* The time of the whole ends it. */
+    T_INT(docker_sweep_within(&s.ctx, &short_limits, keeps_none, NULL, NULL, NULL, &e),
+          -ERR_DEADLINE);
+    T_INT(fake_count("DELETE /containers/" OTHER_ID), 2);
+    stage_done(&s);
+}
+
 static void note_gone(const char *name, const char *url)
 {
     char path[200];

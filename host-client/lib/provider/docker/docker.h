@@ -139,6 +139,14 @@ int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);
 int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e);
 int docker_verify(struct bh_ctx *ctx, const json_t *disk, int64_t deadline_mono_ms, struct err *e);
 
+struct docker_sweep_limits {
+    int64_t total_ms, object_ms; /* of all containers and of one */
+};
+/* Goes on after a container that cannot be removed: the result is the first error. */
+int docker_sweep_within(struct bh_ctx *ctx, const struct docker_sweep_limits *limits,
+                        bool (*is_kept)(void *arg, const char *id), void *arg,
+                        void (*report)(void *arg, const char *line), void *report_arg,
+                        struct err *e);
 int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
 /* Removes images that docker_forget() could not, because a container had them: those of this engine, or of all that

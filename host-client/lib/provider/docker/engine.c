@@ -262,6 +262,11 @@ int engine_open(struct bh_ctx *ctx, const char *url, int64_t deadline_mono_ms, s
     return 0;
 }
 
+void engine_set_deadline(struct engine *d, int64_t deadline_mono_ms)
+{
+    d->deadline_mono_ms = deadline_mono_ms;
+}
+
 struct engine *engine_free(struct engine *d)
 {
     if (!d)
