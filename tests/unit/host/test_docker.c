@@ -8,8 +8,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/jsonx.h"
 #include "fake_engine.h"
 #include "lib/provider/docker/docker.h"
 #include "lib/provider/provider.h"
@@ -491,6 +493,56 @@ TEST(a_name_that_is_free_again_is_taken_and_one_that_never_is_has_an_end)
     T_INT(fake_count("POST /containers/create"), 3);
     T_INT(create(&s, &e), -ERR_UNAVAILABLE);
     T_OK(strstr(e.message, "is taken") != NULL);
+    stage_done(&s);
+}
+
+static int restore(struct stage *s, struct err *e)
+{
+    _cleanup_json_ json_t *disk = json_pack("{s:s}", "image", "sha256:" ID);
+    const struct provider_source source = {.disk = disk, .tag = "tag"};
+
+    return provider_docker.restore(&s->box, &source, e);
+}
+
+/* `up --from` makes the container with the first function, `restore` with the other. */
+static int create_from(struct stage *s, struct err *e)
+{
+    _cleanup_json_ json_t *disk = json_pack("{s:s}", "image", "sha256:" ID);
+    const struct provider_source source = {.disk = disk};
+    int r;
+
+    s->box.source = &source;
+    r = create(s, e);
+    s->box.source = NULL;
+    return r;
+}
+
+TEST(the_directory_of_the_project_in_a_snapshot_stays_as_it_is)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, INFO, 0, NULL},
+        {"POST /containers/create", 201, "{\"Id\":\"" ID "\"}", 0, NULL},
+        {"HEAD /containers/bellhop-" BOX "/archive?path=%2Fworkspace", 200, "", 1, NULL},
+        {"HEAD /containers/bellhop-" BOX "-new/archive?path=%2Fworkspace", 200, "", 1, NULL},
+        {"HEAD /containers/bellhop-" BOX "/archive?path=%2Fworkspace", 404, "", 1, NULL},
+        {"HEAD /containers/bellhop-" BOX "/archive?path=%2Fworkspace", 500, "", 0, NULL},
+        {"PUT /containers/bellhop-" BOX "/archive", 200, "", 0, NULL},
+        {"GET /images/sha256:" ID "/json", 200, "{}", 0, NULL},
+        {"POST /containers/bellhop-" BOX "-new/rename", 204, NULL, 0, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(create_from(&s, NULL), 0);
+    T_INT(restore(&s, NULL), 0);
+    T_INT(fake_count("HEAD /"), 2);
+    T_INT(fake_count("PUT /"), 0);
+    T_INT(create_from(&s, NULL), 0); /* a snapshot without it */
+    T_INT(fake_count("PUT /"), 1);
+    T_INT(create_from(&s, NULL), -ERR_UNAVAILABLE);
+    T_INT(create(&s, NULL), 0); /* an image's */
+    T_INT(fake_count("HEAD /"), 4);
+    T_INT(fake_count("PUT /"), 2);
     stage_done(&s);
 }
 

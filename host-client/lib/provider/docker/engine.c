@@ -391,7 +391,7 @@ static int engine_send_json(struct engine *d, const char *method, const char *pa
     if (r < 0)
         return r;
     req.body = text ? text : "";
-    if (str_eq(method, "GET"))
+    if (str_eq(method, "GET") || str_eq(method, "HEAD"))
         req.body = NULL;
     return engine_do(d, &req, path, ret, e);
 }
