@@ -200,6 +200,97 @@ TEST(a_record_that_cannot_be_read_is_an_error_and_one_that_is_absent_or_broken_i
     stage_done(&s);
 }
 
+/* ---- its disk ---- */
+
+#define NO_SUCH "{\"message\":\"no such container\"}"
+#define INFO_OF(id_, root_) \
+    "{\"ID\":\"" id_ "\",\"DockerRootDir\":\"" root_ "\",\"NCPU\":2," \
+    "\"MemTotal\":1073741824,\"DefaultRuntime\":\"runc\",\"Runtimes\":{\"runc\":{}}}"
+
+/* The box as the next command has it. */
+static void store_spec(struct stage *s)
+{
+    json_t *stored = spec_to_json(&s->spec);
+
+    spec_done(&s->spec);
+    T_INT(spec_from_json(stored, &s->spec, NULL), 0);
+    json_decref(stored);
+    s->ctx.docker_host = s->spec.engine;
+}
+
+TEST(a_container_that_another_engine_does_not_have_is_not_gone)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, INFO_OF("one", "/var/lib/docker"), 1, NULL}, /* check() */
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("exited", "one"), 1, NULL},
+        {"GET /info", 200, INFO_OF("two", "/var/lib/docker"), 2, NULL},
+        {"GET /info", 200, INFO_OF("one", "/mnt/docker"), 2, NULL},
+        {"GET /info", 200, INFO_OF("one", "/var/lib/docker"), 2, NULL},
+        {"GET /info", 503, "{\"message\":\"busy\"}", 1, NULL},
+        {0}};
+    struct provider_run run;
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.check(&s.ctx, &s.spec, NULL), 0);
+    store_spec(&s);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 1);
+    T_INT(fake_count("GET /info"), 1); /* a container that is there proves its engine */
+    for (int i = 0; i < 2; i++) {
+        T_INT(provider_docker.has_disk(&s.box, &e), -ERR_UNAVAILABLE);
+        T_OK(strstr(e.message, "another engine answers at 'unix://") != NULL);
+        T_STR(e.field, "docker_host");
+        T_INT(provider_docker.find(&s.box, &run, NULL), -ERR_UNAVAILABLE);
+    }
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    T_INT(provider_docker.has_disk(&s.box, NULL), -ERR_UNAVAILABLE); /* it does not say */
+    stage_done(&s);
+}
+
+TEST(a_box_of_an_earlier_version_is_gone_by_the_word_of_any_engine)
+{
+    struct fake_rule rules[] = {{0}};
+    struct provider_run run;
+    struct stage s;
+
+    stage_init(&s, rules);
+    store_spec(&s);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    T_INT(fake_count("GET /info"), 0);
+    stage_done(&s);
+}
+
+#define PING(headers_) \
+    { \
+        "GET /_ping", 200, "OK", 0, headers_ \
+    }
+#define PODMAN_OF(host_, root_) \
+    "{\"host\":{\"cpus\":2,\"hostname\":\"" host_ "\",\"ociRuntime\":{\"name\":\"runc\"}}," \
+    "\"store\":{\"graphRoot\":\"" root_ "\"}}"
+
+TEST(podman_is_another_engine_on_another_machine_or_with_other_storage)
+{
+    struct fake_rule rules[] = {
+        PING("Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n"),
+        {"GET /libpod/info", 200, PODMAN_OF("a", "/var/lib/containers"), 1, NULL}, /* check() */
+        {"GET /libpod/info", 200, PODMAN_OF("b", "/var/lib/containers"), 1, NULL},
+        {"GET /libpod/info", 200, PODMAN_OF("a", "/mnt/containers"), 1, NULL},
+        {"GET /libpod/info", 200, PODMAN_OF("a", "/var/lib/containers"), 1, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.check(&s.ctx, &s.spec, NULL), 0);
+    store_spec(&s);
+    T_INT(provider_docker.has_disk(&s.box, NULL), -ERR_UNAVAILABLE);
+    T_INT(provider_docker.has_disk(&s.box, NULL), -ERR_UNAVAILABLE);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    stage_done(&s);
+}
+
 /* ---- its first process ---- */
 
 static void container_of(pid_t pid, char *out, size_t size)
@@ -838,11 +929,6 @@ TEST(a_snapshot_of_a_running_box_that_cannot_be_paused_is_refused_and_that_of_a_
 }
 
 /* ---- the engine ---- */
-
-#define PING(headers_) \
-    { \
-        "GET /_ping", 200, "OK", 0, headers_ \
-    }
 
 TEST(an_engine_that_is_too_old_or_too_new_is_refused_and_the_versions_are_named)
 {

@@ -45,12 +45,14 @@ struct docker_facts {
     unsigned n_cpus;
     char default_runtime[64];
     char name[128], version[64];
+    /* Tells it from another one at the same address: Docker's ID and data root, Podman's host and storage. */
+    char identity[512];
     /* Owned by the struct: names of runtimes that a container can have, and the engine's words on its security. */
     json_t *runtimes, *security;
 };
 int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e);
-/* Keeps in spec->engine_facts what docker_create_container() needs; and gives it, or asks again: only is_podman,
- * is_rootless, is_desktop and default_runtime. */
+/* Keeps the identity in spec->engine_id, and in spec->engine_facts what docker_create_container() needs; and gives the
+ * latter, or asks again: only is_podman, is_rootless, is_desktop and default_runtime. */
 void docker_keep_facts(const struct docker_facts *f, struct spec *spec);
 int docker_kept_facts(const struct spec *spec, struct engine *d, struct docker_facts *ret,
                       struct err *e);
@@ -83,6 +85,10 @@ int docker_open(const struct provider_box *b, struct engine **ret, struct err *e
 /* 1, 0: it has none, or an error. A container with the name and other labels is ERR_EXISTS. */
 int docker_find_container(const struct provider_box *b, struct engine *d,
                           struct docker_container *ret, struct err *e);
+/* The same, for conclusions from an absence. ERR_UNAVAILABLE: it is absent from an engine that is not the one on which
+ * the box was made. */
+int docker_find_or_miss(const struct provider_box *b, struct engine *d,
+                        struct docker_container *ret, struct err *e);
 int docker_find_named(const struct provider_box *b, struct engine *d, const char *name,
                       struct docker_container *ret, struct err *e);
 /* Removes it with its volumes, and waits until it is gone. */
