@@ -50,7 +50,7 @@ struct gc {
     bool dry_run;
     int failed; /* the first error: something could not be tidied, or is not in the store */
     struct err why;
-    json_t *told; /* dry run: the unknown ids that were reported */
+    json_t *told; /* the ids of boxes that are gone, once reported */
     struct err *e;
 };
 
@@ -285,18 +285,21 @@ static int drop_stopped_boxes(struct gc *gc, struct err *e)
 enum whose {
     WHOSE_BOX,      /* of a box of the store; or the store does not answer */
     WHOSE_DISK,     /* of a disk that is back */
+    WHOSE_ENGINE,   /* of a box whose disk was gone from an engine, where it may be back */
     WHOSE_LEFTOVER, /* of a box whose record says that it was destroyed */
     WHOSE_STRANGER, /* the store may have been lost: all work of its boxes is here */
 };
 
 /* A disk that was not there when its box was destroyed is somebody's work. A provider that answers for its disks keeps
- * them elsewhere. */
-static bool may_have_disk(const struct record_row *record)
+ * them elsewhere, and the directory is a leftover. */
+static enum whose whose_of_record(const struct record_row *record)
 {
     const char *name = json_string_value(json_object_get(record->spec, "provider"));
     const struct provider *p = name ? provider_find(name) : NULL;
 
-    return str_eq(record->cause, BRINGUP_DISK_GONE) && !(p && p->has_disk);
+    if (!str_eq(record->cause, BRINGUP_DISK_GONE))
+        return WHOSE_LEFTOVER;
+    return p && p->has_disk ? WHOSE_ENGINE : WHOSE_DISK;
 }
 
 /* The row comes before everything else of a box, and one transaction makes it a record: what has
@@ -313,25 +316,43 @@ static enum whose find_owner(struct gc *gc, const char *id)
         return WHOSE_BOX;
     r = store_find_record(gc->ctx->store, "id", id, &record, NULL);
     if (r == 0)
-        whose = may_have_disk(&record) ? WHOSE_DISK : WHOSE_LEFTOVER;
+        whose = whose_of_record(&record);
     else if (r == -ERR_NOT_FOUND)
         whose = WHOSE_STRANGER;
     record_row_done(&record);
     return whose;
 }
 
+/* Several objects, and a directory, may be of one box. */
+static bool is_told_first(struct gc *gc, const char *id)
+{
+    bool is_first = !json_object_get(gc->told, id);
+
+    (void)json_object_set_new(gc->told, id, json_true());
+    return is_first;
+}
+
+static void tell_leftover(struct gc *gc, const char *id, enum whose whose)
+{
+    if (is_told_first(gc, id) || whose == WHOSE_ENGINE) /* its disk was told of */
+        say(gc, "what is left of a box that is gone would be removed: %.32s", id);
+}
+
+/* For the sweeps of providers. */
 static bool is_kept(void *arg, const char *id)
 {
     struct gc *gc = arg;
+    enum whose whose = find_owner(gc, id);
 
-    if (find_owner(gc, id) != WHOSE_LEFTOVER)
+    if (whose == WHOSE_ENGINE && is_told_first(gc, id))
+        say(gc,
+            "the disk of a box that is gone is back, and is kept: 'bellhop-%.32s' in its engine",
+            id);
+    if (whose != WHOSE_LEFTOVER)
         return true;
-    if (!gc->dry_run)
-        return false;
-    if (!json_object_get(gc->told, id))
-        say(gc, "what is left of a box that is gone would be removed: %.32s", id);
-    (void)json_object_set_new(gc->told, id, json_true());
-    return true;
+    if (gc->dry_run)
+        tell_leftover(gc, id, whose);
+    return gc->dry_run;
 }
 
 /* A store that knows the box had its snapshots, too: their rows come first and go last. */
@@ -378,8 +399,12 @@ static void drop_leftover_dirs(struct gc *gc)
             say(gc, "the disk of a box that is gone is back, and is kept: %s", path);
         if (whose == WHOSE_STRANGER)
             report_stranger(gc, path);
-        if (whose != WHOSE_LEFTOVER || is_kept(gc, d->d_name))
+        if (whose != WHOSE_LEFTOVER && whose != WHOSE_ENGINE)
             continue;
+        if (gc->dry_run) {
+            tell_leftover(gc, d->d_name, whose);
+            continue;
+        }
         control_kill_monitor(gc->ctx, d->d_name);
         if (dirtree_remove(path, &e) == 0)
             say(gc, "removed the directory of a box that is gone: %s", d->d_name);

@@ -475,6 +475,7 @@ void spec_done(struct spec *s)
     free(s->runtime);
     free(s->engine);
     json_decref(s->engine_facts);
+    free(s->engine_id);
     free(s->pool);
     free(s->agent);
     free(s->dest);
@@ -510,6 +511,8 @@ json_t *spec_to_json(const struct spec *s)
 
     /* Defaults are left out where most boxes have them: lists of many boxes read all of it. */
     if (!obj || (*s->engine && json_object_set_new(obj, "engine", json_string(s->engine)) < 0) ||
+        (s->engine_id && *s->engine_id &&
+         json_object_set_new(obj, "engine_id", json_string(s->engine_id)) < 0) ||
         (s->pool && *s->pool && json_object_set_new(obj, "pool", json_string(s->pool)) < 0) ||
         (s->read_only && json_object_set_new(obj, "read_only", json_true()) < 0) ||
         json_object_set_new(obj, "env", jx_new_strv(s->env)) < 0 ||
@@ -524,7 +527,7 @@ json_t *spec_to_json(const struct spec *s)
     return obj;
 }
 
-#define N_TEXTS 13
+#define N_TEXTS 14
 
 /* The texts of a stored spec, in the order of spec_texts(). */
 struct stored {
@@ -542,7 +545,7 @@ static void spec_texts(struct spec *s, char **out[N_TEXTS])
 {
     char **all[N_TEXTS] = {&s->provider, &s->image,   &s->image_dir, &s->runtime,    &s->agent,
                            &s->dest,     &s->network, &s->privilege, &s->on_timeout, &s->on_idle,
-                           &s->on_gone,  &s->engine,  &s->pool};
+                           &s->on_gone,  &s->engine,  &s->pool,      &s->engine_id};
 
     memcpy(out, all, sizeof(all));
 }
@@ -592,11 +595,12 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
         JX_AS("network", struct stored, texts[6], jx_str, JX_REQUIRED),
         JX_AS("privilege", struct stored, texts[7], jx_str, JX_REQUIRED),
         JX_AS("on_timeout", struct stored, texts[8], jx_str, JX_REQUIRED),
-        JX_AS("on_idle", struct stored, texts[9], jx_str, 0),  /* an earlier version wrote none */
-        JX_AS("on_gone", struct stored, texts[10], jx_str, 0), /* as the one above */
-        JX_AS("engine", struct stored, texts[11], jx_str, 0),  /* as the one above */
-        JX_AS("pool", struct stored, texts[12], jx_str, 0),    /* as the one above */
-        JX(struct stored, read_only, jx_bool, 0),              /* as the one above */
+        JX_AS("on_idle", struct stored, texts[9], jx_str, 0),    /* an earlier version wrote none */
+        JX_AS("on_gone", struct stored, texts[10], jx_str, 0),   /* as the one above */
+        JX_AS("engine", struct stored, texts[11], jx_str, 0),    /* as the one above */
+        JX_AS("pool", struct stored, texts[12], jx_str, 0),      /* as the one above */
+        JX_AS("engine_id", struct stored, texts[13], jx_str, 0), /* as the one above */
+        JX(struct stored, read_only, jx_bool, 0),                /* as the one above */
         JX(struct stored, content, jx_object, 0),
         JX(struct stored, timeout_ms, jx_i64, JX_REQUIRED),
         JX(struct stored, idle_ms, jx_i64, 0), /* an earlier version wrote none */
@@ -618,6 +622,7 @@ int spec_from_json(json_t *obj, struct spec *ret, struct err *e)
                         .texts[10] = "destroy",
                         .texts[11] = "",
                         .texts[12] = "",
+                        .texts[13] = "",
                         .idle_ms = SPEC_IDLE_MS};
     int r = jx_decode_lax(obj, fields, &in, e);
 

@@ -66,6 +66,8 @@ struct spec {
     char *runtime;   /* "": the probe has not chosen yet */
     /* The address of the engine that runs the box, in the provider's own words, for every later call; "": it has none. */
     char *engine;
+    /* The identity of that engine when the box was made, in the provider's own words; "" or NULL: not known. */
+    char *engine_id;
     char *pool;  /* of boxes that the engine keeps ready; its template decides the rest; "": none */
     char *agent; /* "opencode@1.2.3", a path, "none" */
     char *dest;

@@ -8,8 +8,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/jsonx.h"
 #include "fake_engine.h"
 #include "lib/provider/docker/docker.h"
 #include "lib/provider/provider.h"
@@ -69,17 +71,23 @@ static void write_text(const char *path, const char *text)
     T_INT(io_write_file(AT_FDCWD, path, text, strlen(text), 0600, false, NULL), 0);
 }
 
-/* The record of a start. */
-static void write_record(const char *way, const char *started, unsigned port, int pid)
+static void write_record_at(const char *way, const char *started, const char *address,
+                            unsigned port, int pid)
 {
     char text[512];
 
     (void)snprintf(text, sizeof(text),
-                   "{\"way\":\"%s\",\"container\":\"" ID "\",\"started\":\"%s\",\"address\":\"\","
+                   "{\"way\":\"%s\",\"container\":\"" ID "\",\"started\":\"%s\",\"address\":\"%s\","
                    "\"port\":%u,\"pid\":%d,\"pid_start\":%llu}",
-                   way, started, port, pid,
+                   way, started, address, port, pid,
                    pid ? (unsigned long long)procfs_start_time(pid) : 0ULL);
     write_text("docker.json", text);
+}
+
+/* The record of a start. */
+static void write_record(const char *way, const char *started, unsigned port, int pid)
+{
+    write_record_at(way, started, "", port, pid);
 }
 
 /* ---- its state ---- */
@@ -166,6 +174,121 @@ TEST(a_run_of_an_engine_that_does_not_say_when_it_began_is_neither_ours_nor_over
         stage_done(&s);
         T_INT(unlink(FAKE_SOCKET), 0);
     }
+}
+
+/* The kernel answers a read of the first bytes of this file with EIO. */
+TEST(a_record_that_cannot_be_read_is_an_error_and_one_that_is_absent_or_broken_is_an_end)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("running", "one"), 0, NULL}, {0}};
+    struct provider_run run;
+    struct err e = {0};
+    struct stage s;
+    char why[100];
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    write_text("docker.json", "{\"way\":");
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    T_INT(unlink("docker.json"), 0);
+    T_INT(symlink("/proc/self/mem", "docker.json"), 0);
+    T_OK(provider_docker.find(&s.box, &run, &e) < 0);
+    T_INT(e.sys, EIO);
+    T_OK(strstr(e.message, "the record of the container") != NULL);
+    provider_docker.end_reason(&s.box, why, sizeof(why));
+    T_STR(why, "");
+    stage_done(&s);
+}
+
+/* ---- its disk ---- */
+
+#define NO_SUCH "{\"message\":\"no such container\"}"
+#define INFO_OF(id_, root_) \
+    "{\"ID\":\"" id_ "\",\"DockerRootDir\":\"" root_ "\",\"NCPU\":2," \
+    "\"MemTotal\":1073741824,\"DefaultRuntime\":\"runc\",\"Runtimes\":{\"runc\":{}}}"
+
+/* The box as the next command has it. */
+static void store_spec(struct stage *s)
+{
+    json_t *stored = spec_to_json(&s->spec);
+
+    spec_done(&s->spec);
+    T_INT(spec_from_json(stored, &s->spec, NULL), 0);
+    json_decref(stored);
+    s->ctx.docker_host = s->spec.engine;
+}
+
+TEST(a_container_that_another_engine_does_not_have_is_not_gone)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, INFO_OF("one", "/var/lib/docker"), 1, NULL}, /* check() */
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("exited", "one"), 1, NULL},
+        {"GET /info", 200, INFO_OF("two", "/var/lib/docker"), 2, NULL},
+        {"GET /info", 200, INFO_OF("one", "/mnt/docker"), 2, NULL},
+        {"GET /info", 200, INFO_OF("one", "/var/lib/docker"), 2, NULL},
+        {"GET /info", 503, "{\"message\":\"busy\"}", 1, NULL},
+        {0}};
+    struct provider_run run;
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.check(&s.ctx, &s.spec, NULL), 0);
+    store_spec(&s);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 1);
+    T_INT(fake_count("GET /info"), 1); /* a container that is there proves its engine */
+    for (int i = 0; i < 2; i++) {
+        T_INT(provider_docker.has_disk(&s.box, &e), -ERR_UNAVAILABLE);
+        T_OK(strstr(e.message, "another engine answers at 'unix://") != NULL);
+        T_STR(e.field, "docker_host");
+        T_INT(provider_docker.find(&s.box, &run, NULL), -ERR_UNAVAILABLE);
+    }
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    T_INT(provider_docker.has_disk(&s.box, NULL), -ERR_UNAVAILABLE); /* it does not say */
+    stage_done(&s);
+}
+
+TEST(a_box_of_an_earlier_version_is_gone_by_the_word_of_any_engine)
+{
+    struct fake_rule rules[] = {{0}};
+    struct provider_run run;
+    struct stage s;
+
+    stage_init(&s, rules);
+    store_spec(&s);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 0);
+    T_INT(fake_count("GET /info"), 0);
+    stage_done(&s);
+}
+
+#define PING(headers_) \
+    { \
+        "GET /_ping", 200, "OK", 0, headers_ \
+    }
+#define PODMAN_OF(host_, root_) \
+    "{\"host\":{\"cpus\":2,\"hostname\":\"" host_ "\",\"ociRuntime\":{\"name\":\"runc\"}}," \
+    "\"store\":{\"graphRoot\":\"" root_ "\"}}"
+
+TEST(podman_is_another_engine_on_another_machine_or_with_other_storage)
+{
+    struct fake_rule rules[] = {
+        PING("Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\n"),
+        {"GET /libpod/info", 200, PODMAN_OF("a", "/var/lib/containers"), 1, NULL}, /* check() */
+        {"GET /libpod/info", 200, PODMAN_OF("b", "/var/lib/containers"), 1, NULL},
+        {"GET /libpod/info", 200, PODMAN_OF("a", "/mnt/containers"), 1, NULL},
+        {"GET /libpod/info", 200, PODMAN_OF("a", "/var/lib/containers"), 1, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.check(&s.ctx, &s.spec, NULL), 0);
+    store_spec(&s);
+    T_INT(provider_docker.has_disk(&s.box, NULL), -ERR_UNAVAILABLE);
+    T_INT(provider_docker.has_disk(&s.box, NULL), -ERR_UNAVAILABLE);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    stage_done(&s);
 }
 
 /* ---- its first process ---- */
@@ -355,6 +478,72 @@ TEST(a_published_port_where_another_user_listens_gets_no_token)
     stage_done(&s);
 }
 
+/* ---- an address ---- */
+
+/* A process of a network namespace of its own, where no interface is up. */
+static pid_t start_elsewhere(void)
+{
+    int fds[2];
+    char done = 0;
+    pid_t pid;
+
+    T_INT(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+            _exit(1);
+        (void)!write(fds[1], "x", 1);
+        for (;;)
+            (void)pause();
+    }
+    (void)close(fds[1]);
+    if (read(fds[0], &done, 1) != 1)
+        t_skip("network namespaces are refused here");
+    (void)close(fds[0]);
+    return pid;
+}
+
+static void addressed_container(char *out, size_t size, const char *address)
+{
+    (void)snprintf(out, size,
+                   "{\"Id\":\"" ID "\",\"Name\":\"/bellhop-" BOX "\",\"Config\":{" LABELS
+                   "},\"State\":{\"Status\":\"running\",\"ExitCode\":0,\"Pid\":0,"
+                   "\"StartedAt\":\"one\"},\"NetworkSettings\":{\"IPAddress\":\"%s\"}}",
+                   address);
+}
+
+/* Somebody may have disconnected the container's network: another container gets the address. */
+TEST(an_address_that_the_container_has_no_more_gets_no_token)
+{
+    char body[1024], same[1024];
+    struct fake_rule rules[] = {{"GET /containers/bellhop-" BOX "/json", 200, body, 1, NULL},
+                                {"GET /containers/bellhop-" BOX "/json", 200, same, 0, NULL},
+                                {0}};
+    uint16_t port = 0;
+    struct stage s;
+    struct err e = {0};
+    pid_t elsewhere;
+    int fd = -1;
+
+    listen_as(geteuid(), &port);
+    addressed_container(body, sizeof(body), "");
+    addressed_container(same, sizeof(same), "127.0.0.1");
+    stage_init(&s, rules);
+    write_record_at("address", "one", "127.0.0.1", port, getpid()); /* the kernel says so */
+    T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
+    (void)close(fd);
+    T_INT(fake_count("GET /containers/"), 0);
+    elsewhere = start_elsewhere();
+    write_record_at("address", "one", "127.0.0.1", port, elsewhere);
+    T_INT(provider_docker.dial(&s.box, &fd, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "does not have the address 127.0.0.1 any more") != NULL);
+    /* In gVisor the kernel does not know the address, and the engine does. */
+    T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
+    (void)close(fd);
+    (void)kill(elsewhere, SIGKILL);
+    stage_done(&s);
+}
+
 /* ---- creation ---- */
 
 #define INFO \
@@ -398,6 +587,56 @@ TEST(a_name_that_is_free_again_is_taken_and_one_that_never_is_has_an_end)
     stage_done(&s);
 }
 
+static int restore(struct stage *s, struct err *e)
+{
+    _cleanup_json_ json_t *disk = json_pack("{s:s}", "image", "sha256:" ID);
+    const struct provider_source source = {.disk = disk, .tag = "tag"};
+
+    return provider_docker.restore(&s->box, &source, e);
+}
+
+/* `up --from` makes the container with the first function, `restore` with the other. */
+static int create_from(struct stage *s, struct err *e)
+{
+    _cleanup_json_ json_t *disk = json_pack("{s:s}", "image", "sha256:" ID);
+    const struct provider_source source = {.disk = disk};
+    int r;
+
+    s->box.source = &source;
+    r = create(s, e);
+    s->box.source = NULL;
+    return r;
+}
+
+TEST(the_directory_of_the_project_in_a_snapshot_stays_as_it_is)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, INFO, 0, NULL},
+        {"POST /containers/create", 201, "{\"Id\":\"" ID "\"}", 0, NULL},
+        {"HEAD /containers/bellhop-" BOX "/archive?path=%2Fworkspace", 200, "", 1, NULL},
+        {"HEAD /containers/bellhop-" BOX "-new/archive?path=%2Fworkspace", 200, "", 1, NULL},
+        {"HEAD /containers/bellhop-" BOX "/archive?path=%2Fworkspace", 404, "", 1, NULL},
+        {"HEAD /containers/bellhop-" BOX "/archive?path=%2Fworkspace", 500, "", 0, NULL},
+        {"PUT /containers/bellhop-" BOX "/archive", 200, "", 0, NULL},
+        {"GET /images/sha256:" ID "/json", 200, "{}", 0, NULL},
+        {"POST /containers/bellhop-" BOX "-new/rename", 204, NULL, 0, NULL},
+        {0}};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(create_from(&s, NULL), 0);
+    T_INT(restore(&s, NULL), 0);
+    T_INT(fake_count("HEAD /"), 2);
+    T_INT(fake_count("PUT /"), 0);
+    T_INT(create_from(&s, NULL), 0); /* a snapshot without it */
+    T_INT(fake_count("PUT /"), 1);
+    T_INT(create_from(&s, NULL), -ERR_UNAVAILABLE);
+    T_INT(create(&s, NULL), 0); /* an image's */
+    T_INT(fake_count("HEAD /"), 4);
+    T_INT(fake_count("PUT /"), 2);
+    stage_done(&s);
+}
+
 /* ---- what is left ---- */
 
 #define ROW(id_, names_) "{\"Id\":\"" id_ "\",\"Names\":[" names_ "]," LABELS "}"
@@ -434,6 +673,35 @@ TEST(a_container_that_inherited_its_labels_from_a_snapshot_is_nobodys)
     T_INT(fake_count("DELETE /containers/"), 1);
     T_INT(provider_docker.sweep(&s.ctx, keeps_none, NULL, NULL, NULL, NULL), 0);
     T_INT(fake_count("DELETE /containers/" ID), 2);
+    stage_done(&s);
+}
+
+TEST(a_container_that_cannot_be_removed_keeps_no_other_one)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/json", 200,
+         "[" ROW(ID, "\"/bellhop-" BOX "\"") "," ROW(OTHER_ID, "\"/bellhop-" BOX "-new\"") "]", 0,
+         NULL},
+        {"DELETE /containers/" ID, 500, "{\"message\":\"device is busy\"}", 1, NULL},
+        {"DELETE /containers/" ID, 409, "{\"message\":\"in progress\"}", 0, NULL},
+        {"DELETE /containers/" OTHER_ID, 204, NULL, 0, NULL},
+        {0}};
+    const struct docker_sweep_limits limits = {10000, 300}, short_limits = {1000, 5000};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.sweep(&s.ctx, keeps_none, NULL, NULL, NULL, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "device is busy") != NULL);
+    T_INT(fake_count("DELETE /containers/" OTHER_ID), 1);
+    /* One whose removal never ends. */
+    T_INT(docker_sweep_within(&s.ctx, &limits, keeps_none, NULL, NULL, NULL, &e), -ERR_DEADLINE);
+    T_OK(strstr(e.message, "the container of '" BOX "'") != NULL);
+    T_INT(fake_count("DELETE /containers/" OTHER_ID), 2);
+    /* The time of the whole ends it. */
+    T_INT(docker_sweep_within(&s.ctx, &short_limits, keeps_none, NULL, NULL, NULL, &e),
+          -ERR_DEADLINE);
+    T_INT(fake_count("DELETE /containers/" OTHER_ID), 2);
     stage_done(&s);
 }
 
@@ -621,6 +889,26 @@ TEST(a_snapshot_that_is_on_another_engine_is_not_there_in_words_that_say_so)
     stage_done(&s);
 }
 
+/* Somebody may have let the container run on since. Engines leave one that is paused as it is. */
+TEST(a_snapshot_of_a_paused_box_is_made_with_its_container_paused_whatever_its_row_says)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("running", "one"), 0, NULL},
+        {"POST /commit?", 201, "{\"Id\":\"sha256:" ID "\"}", 0, NULL},
+        {0}};
+    struct provider_capture c = {.id = "00000000000000bb", .is_paused = true};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(provider_docker.capture(&s.box, &c, NULL), 0);
+    T_INT(fake_count("POST /commit?container=" ID
+                     "&repo=bellhop-snapshot&tag=00000000000000bb&pause=1"),
+          1);
+    json_decref(c.disk);
+    free(c.layers);
+    stage_done(&s);
+}
+
 /* An ordinary user's engine with the first version of control groups. */
 TEST(a_snapshot_of_a_running_box_that_cannot_be_paused_is_refused_and_that_of_a_stopped_one_is_not)
 {
@@ -641,11 +929,6 @@ TEST(a_snapshot_of_a_running_box_that_cannot_be_paused_is_refused_and_that_of_a_
 }
 
 /* ---- the engine ---- */
-
-#define PING(headers_) \
-    { \
-        "GET /_ping", 200, "OK", 0, headers_ \
-    }
 
 TEST(an_engine_that_is_too_old_or_too_new_is_refused_and_the_versions_are_named)
 {

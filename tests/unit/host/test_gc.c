@@ -11,6 +11,8 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "fake_engine.h"
+#include "lib/box/bringup.h"
 #include "lib/box/history.h"
 #include "lib/box/store_other.h"
 #include "lib/util/context.h"
@@ -52,10 +54,10 @@ static struct bh_ctx *open_ctx(void)
     return ctx;
 }
 
-static void add_stopped(struct bh_ctx *ctx, const char *name)
+static void add_stopped_of(struct bh_ctx *ctx, const char *name, const char *provider)
 {
     static const char spec[] =
-        "{\"provider\":\"process\",\"image\":\"\",\"image_dir\":\"\",\"runtime\":\"\",\"agent\":"
+        "{\"image\":\"\",\"image_dir\":\"\",\"runtime\":\"\",\"agent\":"
         "\"none\",\"dest\":\"/workspace\",\"network\":\"host\",\"privilege\":\"sudo\","
         "\"on_timeout\":\"stop\",\"timeout_ms\":600000,\"cpu_millis\":0,\"memory_bytes\":0,"
         "\"disk_bytes\":0,\"pids\":4096,\"agent_port\":0,\"asked\":0,\"env\":[],\"labels\":[],"
@@ -64,6 +66,7 @@ static void add_stopped(struct bh_ctx *ctx, const char *name)
     struct box_row row = {0};
     struct err e = {0};
 
+    (void)json_object_set_new(v, "provider", json_string(provider));
     if (store_add(ctx->store, name, v, NULL, &row, &e) < 0)
         t_fail(__FILE__, __LINE__, "add: %s", e.message);
     walk(ctx->store, row.id, BH_STATE_PROVISIONING);
@@ -71,6 +74,11 @@ static void add_stopped(struct bh_ctx *ctx, const char *name)
     walk(ctx->store, row.id, BH_STATE_STOPPED);
     box_row_done(&row);
     json_decref(v);
+}
+
+static void add_stopped(struct bh_ctx *ctx, const char *name)
+{
+    add_stopped_of(ctx, name, "process");
 }
 
 static void count_removed(void *arg, const char *line)
@@ -373,6 +381,67 @@ TEST(gc_removes_a_directory_only_if_a_record_says_that_its_box_was_destroyed)
     T_OK(has_disk(gone.id) && strstr(l.text, gone.id));
     box_row_done(&mine);
     box_row_done(&gone);
+    (void)bh_close(ctx);
+}
+
+/* ---- disks in engines ---- */
+
+#define MARK "0123456789abcdef0123456789abcdef"
+#define ID "1111111111111111111111111111111111111111111111111111111111111111"
+#define OTHER_ID "2222222222222222222222222222222222222222222222222222222222222222"
+
+/* A box of the provider docker, which was destroyed for this cause, and whose directory is left. */
+static void add_destroyed(struct bh_ctx *ctx, const char *name, const char *cause,
+                          char ret_id[BOX_ID_BYTES])
+{
+    struct box_row row = {0};
+    struct err e = {0};
+
+    add_stopped_of(ctx, name, "docker");
+    T_INT(store_find(ctx->store, name, &row, &e), 0);
+    (void)snprintf(ret_id, BOX_ID_BYTES, "%s", row.id);
+    make_disk(row.id);
+    T_INT(store_remove(ctx->store, row.id, &(struct store_end){.cause = cause}, &e), 0);
+    box_row_done(&row);
+}
+
+TEST(gc_keeps_a_container_that_was_not_there_when_its_box_was_called_gone)
+{
+    char lost[BOX_ID_BYTES], removed[BOX_ID_BYTES], list[1024], host[600], cwd[512];
+    struct fake_rule rules[] = {{"GET /containers/json", 200, list, 0, NULL},
+                                {"DELETE /containers/", 204, NULL, 0, NULL},
+                                {0}};
+    struct bh_gc_options o = {.size = sizeof(o), .dry_run = true};
+    struct bh_ctx *ctx = open_ctx();
+    struct lines l;
+    char line[80];
+
+    T_INT(io_write_file(AT_FDCWD, "state/mark", MARK, strlen(MARK), 0600, false, NULL), 0);
+    T_OK(getcwd(cwd, sizeof(cwd)) != NULL);
+    (void)snprintf(host, sizeof(host), "unix://%s/" FAKE_SOCKET, cwd);
+    ctx->docker_host = host;
+    add_destroyed(ctx, "lost", BRINGUP_DISK_GONE, lost);
+    add_destroyed(ctx, "removed", "removed by a command", removed);
+    (void)snprintf(list, sizeof(list),
+                   "[{\"Id\":\"" ID "\",\"Names\":[\"/bellhop-%s\"],\"Labels\":{"
+                   "\"dev.bellhop.box\":\"%s\",\"dev.bellhop.store\":\"" MARK "\"}},"
+                   "{\"Id\":\"" OTHER_ID "\",\"Names\":[\"/bellhop-%s\"],\"Labels\":{"
+                   "\"dev.bellhop.box\":\"%s\",\"dev.bellhop.store\":\"" MARK "\"}}]",
+                   lost, lost, removed, removed);
+    fake_engine(rules);
+    l = gc_lines(ctx, &o);
+    T_OK(has_disk(lost) && has_disk(removed));
+    T_INT(fake_count("DELETE "), 0);
+    (void)snprintf(line, sizeof(line), "is gone would be removed: %s", lost);
+    T_OK(strstr(l.text, line) != NULL); /* the directory */
+    o.dry_run = false;
+    l = gc_lines(ctx, &o);
+    T_INT(fake_count("DELETE /containers/" OTHER_ID), 1);
+    T_INT(fake_count("DELETE /containers/" ID), 0);
+    T_OK(strstr(l.text, "is back, and is kept: 'bellhop-") && strstr(l.text, lost));
+    /* Their directories hold no disk, and go. */
+    T_OK(!has_disk(lost) && !has_disk(removed));
+    ctx->docker_host = NULL;
     (void)bh_close(ctx);
 }
 

@@ -194,7 +194,7 @@ static int run_of_container(const struct provider_box *b, struct engine *d,
                             struct provider_run *ret, struct err *e)
 {
     struct docker_container c = {0};
-    int r = docker_find_container(b, d, &c, e);
+    int r = docker_find_or_miss(b, d, &c, e);
 
     *ret = (struct provider_run){0};
     if (r == 1)
@@ -471,7 +471,7 @@ static int docker_has_disk(struct provider_box *b, struct err *e)
     int r = docker_open(b, &d, e);
 
     if (r == 0)
-        r = docker_find_container(b, d, &c, e);
+        r = docker_find_or_miss(b, d, &c, e);
     if (r == 1 && docker_is_being_removed(&c))
         r = 0;
     docker_container_done(&c);

@@ -45,12 +45,14 @@ struct docker_facts {
     unsigned n_cpus;
     char default_runtime[64];
     char name[128], version[64];
+    /* Tells it from another one at the same address: Docker's ID and data root, Podman's host and storage. */
+    char identity[512];
     /* Owned by the struct: names of runtimes that a container can have, and the engine's words on its security. */
     json_t *runtimes, *security;
 };
 int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e);
-/* Keeps in spec->engine_facts what docker_create_container() needs; and gives it, or asks again: only is_podman,
- * is_rootless, is_desktop and default_runtime. */
+/* Keeps the identity in spec->engine_id, and in spec->engine_facts what docker_create_container() needs; and gives the
+ * latter, or asks again: only is_podman, is_rootless, is_desktop and default_runtime. */
 void docker_keep_facts(const struct docker_facts *f, struct spec *spec);
 int docker_kept_facts(const struct spec *spec, struct engine *d, struct docker_facts *ret,
                       struct err *e);
@@ -83,6 +85,10 @@ int docker_open(const struct provider_box *b, struct engine **ret, struct err *e
 /* 1, 0: it has none, or an error. A container with the name and other labels is ERR_EXISTS. */
 int docker_find_container(const struct provider_box *b, struct engine *d,
                           struct docker_container *ret, struct err *e);
+/* The same, for conclusions from an absence. ERR_UNAVAILABLE: it is absent from an engine that is not the one on which
+ * the box was made. */
+int docker_find_or_miss(const struct provider_box *b, struct engine *d,
+                        struct docker_container *ret, struct err *e);
 int docker_find_named(const struct provider_box *b, struct engine *d, const char *name,
                       struct docker_container *ret, struct err *e);
 /* Removes it with its volumes, and waits until it is gone. */
@@ -101,8 +107,9 @@ int docker_settle_image(const struct provider_box *b, struct engine *d, char **r
 /* After a start: decides the way to the agent, and records it in the box's directory. */
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e);
-/* Did start() begin the run that the container is in? 1, 0, also if it is in none, or ERR_DATA_LOSS: the engine does not
- * say when the run began. A new run has no token. */
+/* Did start() begin the run that the container is in? 1, 0, also if it is in none or there is no valid record of a
+ * start, or an error: the record cannot be read, or (ERR_DATA_LOSS) the engine does not say when the run began. A new
+ * run has no token. */
 int docker_is_own_run(const struct provider_box *b, const struct docker_container *c,
                       struct err *e);
 /* Waits until the agent answers, and so has its token. ERR_UNAVAILABLE: the container has ended, or it is silent. */
@@ -138,6 +145,14 @@ int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);
 int docker_forget(struct bh_ctx *ctx, const json_t *disk, struct err *e);
 int docker_verify(struct bh_ctx *ctx, const json_t *disk, int64_t deadline_mono_ms, struct err *e);
 
+struct docker_sweep_limits {
+    int64_t total_ms, object_ms; /* of all containers and of one */
+};
+/* Goes on after a container that cannot be removed: the result is the first error. */
+int docker_sweep_within(struct bh_ctx *ctx, const struct docker_sweep_limits *limits,
+                        bool (*is_kept)(void *arg, const char *id), void *arg,
+                        void (*report)(void *arg, const char *line), void *report_arg,
+                        struct err *e);
 int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
 /* Removes images that docker_forget() could not, because a container had them: those of this engine, or of all that

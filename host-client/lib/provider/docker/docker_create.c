@@ -10,6 +10,7 @@
 #include "lib/provider/docker/docker.h"
 #include "lib/provider/image_user.h"
 #include "lib/provider/store_mark.h"
+#include "lib/util/daemon_client.h"
 #include "lib/util/socket.h"
 
 #define LISTEN_ADDRESS "0.0.0.0:4711"
@@ -89,7 +90,7 @@ static size_t list_memory_dirs(const struct provider_box *b, const struct image_
 
 /*
  * Podman 4 refuses an owner, and runc gives a tmpfs the mode of the directory below it: there such a directory is made
- * first (make_dirs), open to everybody as /tmp is. All in the box that is not root is one user, and secrets are files
+ * first (add_dirs), open to everybody as /tmp is. All in the box that is not root is one user, and secrets are files
  * of mode 0600.
  */
 static json_t *new_memory_dirs(const struct provider_box *b, const struct docker_facts *f,
@@ -222,28 +223,53 @@ static int add_dir(struct buf *tar, const char *path, unsigned mode, uint32_t ui
     return buf_add(tar, head, sizeof(head), e);
 }
 
-/* The project's directory, and those that need to be there before the container starts. */
-static int make_dirs(const struct provider_box *b, struct engine *d, const char *name,
-                     const struct docker_facts *f, const struct image_user *user, struct err *e)
+/*
+ * Is the project's directory to be made? A disk of a snapshot has it with the owner, the mode and the time of its box,
+ * or a link in its place: it stays as it is. 1, 0 or an error.
+ */
+static int needs_dest(const struct provider_box *b, struct engine *d, const char *name,
+                      const char *tag, struct err *e)
+{
+    _cleanup_free_ char *dest = daemon_client_encode(b->spec->dest), *path = NULL;
+    struct err why = {0};
+    int r;
+
+    if (b->spec->read_only || !(tag || b->source))
+        return !b->spec->read_only;
+    if (!dest || asprintf(&path, "/containers/%.72s/archive?path=%s", name, dest) < 0) {
+        path = NULL;
+        return err_oom(e);
+    }
+    r = engine_call(d, "HEAD", path, NULL, NULL, &why);
+    if (r == -ERR_NOT_FOUND)
+        return 1;
+    if (r < 0 && e)
+        *e = why;
+    return r < 0 ? r : 0;
+}
+
+/* Appends the project's directory, if it is to be made, and those that need to be there before the container starts. */
+static int add_dirs(const struct provider_box *b, const struct docker_facts *f,
+                    const struct image_user *user, bool with_dest, struct buf *tar, struct err *e)
 {
     struct memory_dir list[MEMORY_DIRS_MAX];
     size_t n = f->is_podman ? list_memory_dirs(b, user, list) : 0;
-    static const char end[2 * TAR_BLOCK];
-    _cleanup_buf_ struct buf tar;
-    char path[128];
     int r = 0;
 
-    buf_init(&tar, (MEMORY_DIRS_MAX + 3) * TAR_BLOCK);
     for (size_t i = 0; r == 0 && i < n; i++)
         if (list[i].is_users)
-            r = add_dir(&tar, list[i].path, 01777, 0, 0, e);
-    if (r == 0 && !b->spec->read_only)
-        r = add_dir(&tar, b->spec->dest, 0755, user->uid, user->gid, e);
-    if (r < 0 || !tar.len)
-        return r;
-    r = buf_add(&tar, end, sizeof(end), e);
+            r = add_dir(tar, list[i].path, 01777, 0, 0, e);
+    return r == 0 && with_dest ? add_dir(tar, b->spec->dest, 0755, user->uid, user->gid, e) : r;
+}
+
+static int send_dirs(struct engine *d, const char *name, struct buf *tar, struct err *e)
+{
+    static const char end[2 * TAR_BLOCK];
+    char path[128];
+    int r = buf_add(tar, end, sizeof(end), e);
+
     (void)snprintf(path, sizeof(path), "/containers/%.72s/archive?path=/", name);
-    return r < 0 ? r : engine_send_bytes(d, "PUT", path, tar.data, tar.len, e);
+    return r < 0 ? r : engine_send_bytes(d, "PUT", path, tar->data, tar->len, e);
 }
 
 /* Podman calls a name in use a failure of its own. */
@@ -301,8 +327,10 @@ int docker_create_container(const struct provider_box *b, struct engine *d, cons
     struct image_user user;
     char mark[STORE_MARK_BYTES], path[128];
     _cleanup_json_ json_t *config = NULL;
+    _cleanup_buf_ struct buf tar;
     int r = image_user_of(b->spec, &user, e);
 
+    buf_init(&tar, (MEMORY_DIRS_MAX + 3) * TAR_BLOCK);
     if (r == 0)
         r = store_mark(b->ctx, mark, e);
     if (r == 0)
@@ -313,7 +341,11 @@ int docker_create_container(const struct provider_box *b, struct engine *d, cons
     (void)snprintf(path, sizeof(path), "/containers/create?name=%.72s", name);
     r = config ? create_named(b, d, name, path, config, e) : err_oom(e);
     if (r == 0)
-        r = make_dirs(b, d, name, &facts, &user, e);
+        r = needs_dest(b, d, name, tag, e);
+    if (r >= 0)
+        r = add_dirs(b, &facts, &user, r == 1, &tar, e);
+    if (r == 0 && tar.len)
+        r = send_dirs(d, name, &tar, e);
     docker_facts_done(&facts);
     return r;
 }

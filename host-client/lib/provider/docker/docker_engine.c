@@ -75,6 +75,14 @@ int docker_answer_is_strange(struct err *e, const char *of)
     return err_field(e, ERR_DATA_LOSS, "docker_host", "the engine's answer has no valid %s", of);
 }
 
+static void join_identity(struct docker_facts *f, const char *who, const char *where)
+{
+    if (*who || *where)
+        (void)snprintf(f->identity, sizeof(f->identity), "%s %s", who, where);
+    str_make_utf8(f->identity);
+}
+
+/* The ID of dockerd 20.10 is that of a key in /etc/docker, which knows nothing of the data root. */
 static void read_docker(json_t *info, struct docker_facts *f)
 {
     uint64_t cgroup = 0;
@@ -96,6 +104,7 @@ static void read_docker(json_t *info, struct docker_facts *f)
     copy_text(f->default_runtime, sizeof(f->default_runtime), json_text(info, "DefaultRuntime"));
     copy_text(f->name, sizeof(f->name), json_text(info, "Name"));
     copy_text(f->version, sizeof(f->version), json_text(info, "ServerVersion"));
+    join_identity(f, json_text(info, "ID"), json_text(info, "DockerRootDir"));
     json_object_foreach (json_object_get(info, "Runtimes"), key, v)
         (void)json_array_append_new(f->runtimes, json_string(key));
     f->security = json_incref(json_object_get(info, "SecurityOptions"));
@@ -142,6 +151,8 @@ static void read_podman(json_t *info, struct docker_facts *f)
     copy_text(f->name, sizeof(f->name), json_text(host, "hostname"));
     copy_text(f->version, sizeof(f->version),
               json_text(json_object_get(info, "version"), "Version"));
+    join_identity(f, json_text(host, "hostname"),
+                  json_text(json_object_get(info, "store"), "graphRoot"));
     (void)json_array_append_new(f->runtimes, json_string(f->default_runtime));
     f->security = podman_security(security);
 }
@@ -175,6 +186,8 @@ int docker_read_facts(struct engine *d, struct docker_facts *ret, struct err *e)
 
 void docker_keep_facts(const struct docker_facts *f, struct spec *spec)
 {
+    free(spec->engine_id);
+    spec->engine_id = strdup(f->identity);
     json_decref(spec->engine_facts);
     spec->engine_facts = json_pack("{s:b, s:b, s:s}", "rootless", (int)f->is_rootless, "desktop",
                                    (int)f->is_desktop, "default_runtime", f->default_runtime);
@@ -367,6 +380,31 @@ int docker_find_named(const struct provider_box *b, struct engine *d, const char
     read_published(network, &c);
     *ret = c;
     return 1;
+}
+
+/* An engine whose storage is not mounted, or another one at the address, has no container of ours, and no box is gone by
+ * its word. */
+static int check_identity(const struct provider_box *b, struct engine *d, struct err *e)
+{
+    struct docker_facts facts = {0};
+    int r = docker_read_facts(d, &facts, e);
+
+    if (r == 0 && !str_eq(facts.identity, b->spec->engine_id))
+        r = err_field(e, ERR_UNAVAILABLE, "docker_host",
+                      "another engine answers at '%.200s': it is not the one on which the box was "
+                      "made, and does not have its container",
+                      b->spec->engine);
+    docker_facts_done(&facts);
+    return r;
+}
+
+int docker_find_or_miss(const struct provider_box *b, struct engine *d,
+                        struct docker_container *ret, struct err *e)
+{
+    const char *id = b->spec->engine_id;
+    int r = docker_find_container(b, d, ret, e);
+
+    return r == 0 && id && *id ? check_identity(b, d, e) : r;
 }
 
 bool docker_is_being_removed(const struct docker_container *c)

@@ -22,11 +22,13 @@
 /* Podman's list fails while the network of any container in it is made or removed ("updating container state"). */
 #define LIST_TRIES 5
 #define LIST_PAUSE_MS 200
+#define SWEEP_OBJECT_MS 20000
 
 /* ---- containers ---- */
 
 struct docker_sweep {
     struct engine *engine;
+    int64_t object_ms, until_mono_ms;
     bool (*is_kept)(void *arg, const char *id);
     void *arg;
     void (*report)(void *arg, const char *line);
@@ -52,6 +54,14 @@ static bool has_box_name(json_t *row, const char *box)
     return false;
 }
 
+/* One that hangs does not use up the time of the others. */
+static void begin_removal(struct docker_sweep *s)
+{
+    int64_t at = clock_mono_ms() + s->object_ms;
+
+    engine_set_deadline(s->engine, at < s->until_mono_ms ? at : s->until_mono_ms);
+}
+
 static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
 {
     const char *id = json_string_value(json_object_get(row, "Id"));
@@ -63,11 +73,14 @@ static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
     if (!docker_is_id(id) || !box || !ctx_is_box_id(box) || !has_box_name(row, box) ||
         s->is_kept(s->arg, box))
         return 0;
+    begin_removal(s);
     r = docker_remove_container(s->engine, id, e);
+    if (r < 0)
+        return err_wrap(e, r, "the container of '%s'", box);
     (void)snprintf(line, sizeof(line), "removed the container of '%s', which is gone", box);
-    if (r == 0 && s->report)
+    if (s->report)
         s->report(s->report_arg, line);
-    return r;
+    return 0;
 }
 
 /* The filter is the engine's; the label is compared again all the same. */
@@ -109,12 +122,21 @@ static int sweep_containers(struct docker_sweep *s, const char *mark, struct err
     _cleanup_json_ json_t *list = NULL;
     json_t *row;
     size_t i;
-    int r = list_marked(s->engine, "containers", mark, &list, e);
+    int first = list_marked(s->engine, "containers", mark, &list, e);
 
-    json_array_foreach (list, i, row)
-        if (r == 0)
-            r = sweep_container(s, row, e);
-    return r;
+    json_array_foreach (list, i, row) {
+        struct err why = {0};
+        int r = sweep_container(s, row, &why);
+
+        if (r < 0 && first == 0) {
+            first = r;
+            if (e)
+                *e = why;
+        }
+        if (r == -ERR_CANCELED || (r < 0 && clock_until_ms(s->until_mono_ms) == 0))
+            break;
+    }
+    return first;
 }
 
 /* The engine in force and the mark of the store. 0: a machine without an engine has nothing of ours in one. */
@@ -134,15 +156,32 @@ static int open_swept(struct bh_ctx *ctx, int64_t deadline_mono_ms, struct engin
     return r < 0 ? r : 1;
 }
 
+int docker_sweep_within(struct bh_ctx *ctx, const struct docker_sweep_limits *limits,
+                        bool (*is_kept)(void *arg, const char *id), void *arg,
+                        void (*report)(void *arg, const char *line), void *report_arg,
+                        struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    int64_t until = clock_mono_ms() + limits->total_ms;
+    char mark[STORE_MARK_BYTES];
+    int r = open_swept(ctx, until, &d, mark, e);
+    struct docker_sweep s = {.engine = d,
+                             .object_ms = limits->object_ms,
+                             .until_mono_ms = until,
+                             .is_kept = is_kept,
+                             .arg = arg,
+                             .report = report,
+                             .report_arg = report_arg};
+
+    return r == 1 ? sweep_containers(&s, mark, e) : r;
+}
+
 int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
                  void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
 {
-    _cleanup_engine_ struct engine *d = NULL;
-    char mark[STORE_MARK_BYTES];
-    int r = open_swept(ctx, clock_mono_ms() + PROVIDER_MS, &d, mark, e);
-    struct docker_sweep s = {d, is_kept, arg, report, report_arg};
+    static const struct docker_sweep_limits limits = {PROVIDER_MS, SWEEP_OBJECT_MS};
 
-    return r == 1 ? sweep_containers(&s, mark, e) : r;
+    return docker_sweep_within(ctx, &limits, is_kept, arg, report, report_arg, e);
 }
 
 /* ---- images of snapshots ---- */

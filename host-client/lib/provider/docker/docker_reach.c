@@ -98,11 +98,30 @@ static int is_run_of(const struct docker_container *c, const struct reach *w, st
                        : docker_answer_is_strange(e, "start time of the container");
 }
 
+/* A record that is absent or broken is of no run. Without descriptors or memory, or with an error of the disk, nothing
+ * is known. */
+static bool is_unread(int r, const struct err *why)
+{
+    return r == -ERR_EXHAUSTED ||
+           (why->sys && why->sys != ENOENT && why->sys != ENOTDIR && why->sys != EISDIR);
+}
+
 int docker_is_own_run(const struct provider_box *b, const struct docker_container *c, struct err *e)
 {
     _cleanup_reach_ struct reach w = {0};
+    struct err why = {0};
+    int r;
 
-    return c->is_running && reach_load(b, &w, NULL) == 0 ? is_run_of(c, &w, e) : 0;
+    if (!c->is_running)
+        return 0;
+    r = reach_load(b, &w, &why);
+    if (r == 0)
+        return is_run_of(c, &w, e);
+    if (!is_unread(r, &why))
+        return 0;
+    if (e)
+        *e = why;
+    return r;
 }
 
 /* Of the process that the engine tells. NULL: there is none, or it is somebody's who hides it. free() it. */
@@ -265,40 +284,78 @@ int docker_record_reach(const struct provider_box *b, struct engine *d,
 
 /* ---- connecting ---- */
 
+/*
+ * Does the kernel have the address as a local one of the process's network? That it does not proves nothing: its table
+ * is of IPv4 alone, and a sandbox with a network of its own (gVisor) takes the address from the kernel.
+ */
+static bool has_local_address(pid_t pid, const char *address)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[48], leaf[80];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/net/fib_trie", (int)pid);
+    (void)snprintf(leaf, sizeof(leaf), "|-- %.64s\n", address);
+    if (io_read_file(AT_FDCWD, path, PROC_BYTES, &text, NULL, NULL) < 0)
+        return false;
+    for (const char *at = strstr(text, leaf); at; at = strstr(at, leaf)) {
+        at += strlen(leaf);
+        while (at[strspn(at, " ")] == '/') { /* a line for each route of the address */
+            const char *end = strchr(at, '\n');
+
+            if (str_has_prefix(at + strspn(at, " "), "/32 host LOCAL"))
+                return true;
+            if (!end)
+                return false;
+            at = end + 1;
+        }
+    }
+    return false;
+}
+
 /* Does the engine have the run, with this address or port? */
 static int ask_engine(struct provider_box *b, const struct reach *w, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
+    bool has_address, has_port;
     int r = docker_open(b, &d, e);
 
     if (r == 0)
         r = docker_find_container(b, d, &c, e);
     if (r == 1)
         r = is_run_of(&c, w, e);
-    if (r == 1)
-        r = (w->way != DOCKER_REACH_ADDRESS || str_eq(c.address, w->address)) &&
-            (w->way != DOCKER_REACH_PUBLISHED || c.published == w->port);
+    has_address = w->way != DOCKER_REACH_ADDRESS || str_eq(c.address, w->address);
+    has_port = w->way != DOCKER_REACH_PUBLISHED || c.published == w->port;
     docker_container_done(&c);
     if (r < 0)
         return r;
     if (r == 0)
         return err_set(e, ERR_UNAVAILABLE, "the container has ended");
+    if (!has_address)
+        return err_set(e, ERR_UNAVAILABLE, "the container does not have the address %s any more",
+                       w->address);
+    if (!has_port)
+        return err_set(e, ERR_UNAVAILABLE, "the container does not have the port %u any more",
+                       w->port);
     if (w->way == DOCKER_REACH_PUBLISHED && !is_engines_port(d, (uint16_t)w->port))
         return err_set(e, ERR_UNAVAILABLE, "the port %u is not the engine's", w->port);
     return 0;
 }
 
 /*
- * The engine gives the address of a container that has ended to the next one, which would get the token. So the
- * container is seen to run after the connection was made: by its first process, or by asking the engine. A published
- * port is another process's, which may end before the container: the process proves nothing of it.
+ * The engine gives the address of a container that has ended, or was disconnected from the network, to the next one,
+ * which would get the token. So the container is seen to run and to have the address after the connection was made: by
+ * its first process, or by asking the engine. The process lives after its network was read, so that it was its own. A
+ * published port is another process's, which may end before the container: the process proves nothing of it.
  */
 static int check_runs(struct provider_box *b, const struct reach *w, struct err *e)
 {
+    bool has_address =
+        w->pid && w->way == DOCKER_REACH_ADDRESS && has_local_address((pid_t)w->pid, w->address);
+
     if (w->pid && !procfs_is_alive((pid_t)w->pid, w->pid_start))
         return err_set(e, ERR_UNAVAILABLE, "the container has ended");
-    return w->pid && w->way == DOCKER_REACH_ADDRESS ? 0 : ask_engine(b, w, e);
+    return has_address ? 0 : ask_engine(b, w, e);
 }
 
 static int dial_tcp(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)

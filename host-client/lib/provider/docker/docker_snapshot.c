@@ -66,9 +66,10 @@ static int commit_container(struct provider_box *b, struct engine *d,
         return r;
     config = json_pack("{s:{s:s, s:s}}", "Labels", DOCKER_LABEL_STORE, mark, DOCKER_LABEL_SNAPSHOT,
                        c->id);
+    /* Also of a box that is paused: somebody may have unpaused its container. Engines leave a paused one as it is. */
     (void)snprintf(path, sizeof(path),
-                   "/commit?container=%.72s&repo=" DOCKER_SNAPSHOT_REPO "&tag=%s&pause=%d",
-                   found->id, c->id, c->is_paused ? 0 : 1);
+                   "/commit?container=%.72s&repo=" DOCKER_SNAPSHOT_REPO "&tag=%s&pause=1",
+                   found->id, c->id);
     return config ? engine_post_once(d, path, config, ret, e) : err_oom(e);
 }
 

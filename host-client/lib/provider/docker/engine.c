@@ -262,6 +262,11 @@ int engine_open(struct bh_ctx *ctx, const char *url, int64_t deadline_mono_ms, s
     return 0;
 }
 
+void engine_set_deadline(struct engine *d, int64_t deadline_mono_ms)
+{
+    d->deadline_mono_ms = deadline_mono_ms;
+}
+
 struct engine *engine_free(struct engine *d)
 {
     if (!d)
@@ -386,7 +391,7 @@ static int engine_send_json(struct engine *d, const char *method, const char *pa
     if (r < 0)
         return r;
     req.body = text ? text : "";
-    if (str_eq(method, "GET"))
+    if (str_eq(method, "GET") || str_eq(method, "HEAD"))
         req.body = NULL;
     return engine_do(d, &req, path, ret, e);
 }

@@ -25,6 +25,7 @@ int engine_choose(const struct bh_ctx *ctx, char **ret, struct err *e);
  */
 int engine_open(struct bh_ctx *ctx, const char *url, int64_t deadline_mono_ms, struct engine **ret,
                 struct err *e);
+void engine_set_deadline(struct engine *d, int64_t deadline_mono_ms);
 struct engine *engine_free(struct engine *d); /* accepts NULL; returns NULL */
 
 static inline void engine_free_p(struct engine **d)
