@@ -392,7 +392,7 @@ static int check_identity(const struct provider_box *b, struct engine *d, struct
     if (r == 0 && !str_eq(facts.identity, b->spec->engine_id))
         r = err_field(e, ERR_UNAVAILABLE, "docker_host",
                       "another engine answers at '%.200s': it is not the one on which the box was "
-                      "made, and does not have its container",
+                      "made, and does not have its container (bellhop rm removes the box)",
                       b->spec->engine);
     docker_facts_done(&facts);
     return r;
