@@ -324,6 +324,9 @@ case_sweep()
     is_answering "$B"
     drive sweep "$A" "name=$A"
     [ "$(drive find "$A")" = running ]
+    ! is_answering "$B" || fail "$PROVIDER: it still answers"
+    # A cluster without anything of a box that had a pod may be another one; the box of a sweep has no record of it.
+    rm -f "$BELLHOP_STATE_DIR/boxes/$B/kubernetes.json"
     [ "$(drive find "$B")" = stopped ]
     is_answering "$A"
     drive sweep "$A" "name=$A"

@@ -554,6 +554,8 @@ TEST(another_cluster_does_not_tell_of_an_end)
     case_spec.read_only = false;
     T_INT(provider_kubernetes.prepare(&case_box, &e), 0);
     T_INT(find_box(&e), 0); /* or its claim */
+    T_INT(provider_kubernetes.destroy(&case_box, &e), 0);
+    T_INT(find_box(&e), 0); /* it has nothing there any more */
 }
 
 /* ---- the network policy ---- */

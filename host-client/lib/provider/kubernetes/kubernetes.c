@@ -536,9 +536,19 @@ static int kube_stop(struct provider_box *b, int grace_ms, struct err *e)
     return *b->spec->pool ? kube_pool_stop(b, k, grace_s, e) : stop_pod(b, k, grace_s, e);
 }
 
-static int kube_destroy(struct provider_box *b, struct err *e)
+static int destroy_objects(const struct provider_box *b, struct kube *k, struct err *e)
 {
     static const enum kube_kind kinds[] = {KUBE_SECRETS, KUBE_CLAIMS, KUBE_POLICIES};
+    int r = end_pod(b, k, KUBE_KILL_GRACE_S, true, e);
+
+    for (size_t i = 0; r >= 0 && i < N_ELEMENTS(kinds); i++)
+        if (kinds[i] != KUBE_POLICIES || str_eq(b->spec->network, "none"))
+            r = kube_unmake(b, k, kinds[i], -1, e);
+    return r;
+}
+
+static int kube_destroy(struct provider_box *b, struct err *e)
+{
     _cleanup_kube_ struct kube *k = NULL;
     int r;
 
@@ -548,13 +558,11 @@ static int kube_destroy(struct provider_box *b, struct err *e)
     if (r == 0)
         kube_set_patience(k, PATIENCE_MS);
     if (r == 0 && *b->spec->pool)
-        return kube_pool_destroy(b, k, e);
-    if (r == 0)
-        r = end_pod(b, k, KUBE_KILL_GRACE_S, true, e);
-    for (size_t i = 0; r >= 0 && i < N_ELEMENTS(kinds); i++)
-        if (kinds[i] != KUBE_POLICIES || str_eq(b->spec->network, "none"))
-            r = kube_unmake(b, k, kinds[i], -1, e);
-    return r < 0 ? r : 0;
+        r = kube_pool_destroy(b, k, e);
+    else if (r == 0)
+        r = destroy_objects(b, k, e);
+    /* Nothing proves the cluster any more, and nothing has to. */
+    return r < 0 ? r : kube_record_forget(b, e);
 }
 
 /*
