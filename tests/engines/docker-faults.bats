@@ -114,6 +114,7 @@ COMMANDS=(
     'pause one|^POST /containers/.*/pause|500 cut lost nonsense hang'
     'snapshot one --name s|^POST /commit|500 cut lost nonsense shape hang'
     'restore one s0|^POST /containers/create|500 cut lost nonsense hang'
+    'restore one s0|^HEAD /containers/.*/archive|500 hang'
     'restore one s0|^DELETE /containers/|500 cut lost nonsense hang'
     'restore one s0|^POST /containers/.*/rename|500 cut lost nonsense hang'
     'rm one|^DELETE /containers/|500 cut lost nonsense hang'

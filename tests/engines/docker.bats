@@ -192,6 +192,44 @@ case_token()
     bellhop rm one
 }
 
+@test "a container that another engine at its address does not have is not gone" {
+    local docker=${DOCKER_HOST#unix://} podman
+
+    use_engine podman
+    podman=${DOCKER_HOST#unix://}
+    export DOCKER_HOST=unix://$BOX_TMP/sock
+    ln -s "$docker" "$BOX_TMP/sock"
+    up one
+    bellhop exec one -- sh -c 'echo here >file'
+    bellhop stop one
+    ln -sfn "$podman" "$BOX_TMP/sock"
+    run ! bellhop start one --json
+    jq -e '.error | .code == "unavailable" and (.message | contains("another engine answers at"))' <<<"$output"
+    ln -sfn "$docker" "$BOX_TMP/sock"
+    [ "$(bellhop exec one -- cat file)" = here ]
+    bellhop rm one
+}
+
+address_of() { api GET "/containers/$(container_of "$1")/json" | jq -r .NetworkSettings.IPAddress; }
+
+@test "a container that is disconnected from its network gets no connection, and the next one with its address no token" {
+    local address body
+
+    up one
+    address=$(address_of one)
+    body=$(jq -n --arg c "$(container_of one)" '{Container: $c}')
+    api POST /networks/bridge/disconnect -d "$body"
+    up two
+    [ "$(address_of two)" = "$address" ]
+    run ! bellhop exec one -- true
+    [[ "$output" == *"the container does not have the address $address any more"* ]] || fail "$output"
+    bellhop rm two
+    api POST /networks/bridge/connect -d "$body"
+    [ "$(address_of one)" = "$address" ]
+    [ "$(bellhop exec one -- echo back)" = back ]
+    bellhop rm one
+}
+
 @test "a snapshot of another provider makes no box of an engine, and the other way round" {
     bellhop up --name source --provider oci --agent none --empty >/dev/null 2>&1
     bellhop snapshot source --name s
@@ -220,6 +258,31 @@ case_snapshot_image()
     [ "$(api GET "/images/$image/json" -o /dev/null -w '%{http_code}')" = 404 ]
     bellhop rm one
     [ -z "$(ls "$BELLHOP_STATE_DIR/docker-gone")" ]
+}
+
+# The directory of the project is what its box has left.
+case_dest()
+{
+    up one
+    bellhop exec one -- sh -c 'chmod 1770 /workspace && touch -d @1000000000 /workspace'
+    bellhop snapshot one --name s
+    bellhop up --from s --name two >/dev/null 2>&1
+    [ "$(bellhop exec two -- stat -c '%a %Y' /workspace)" = "1770 1000000000" ]
+    bellhop exec one -- chmod 755 /workspace
+    bellhop restore one s
+    [ "$(bellhop exec one -- stat -c '%a %Y' /workspace)" = "1770 1000000000" ]
+    bellhop exec two -- sudo sh -c 'mkdir /opt/elsewhere && echo linked >/opt/elsewhere/file && cd / &&
+        mv /workspace /workspace.old && ln -s /opt/elsewhere /workspace'
+    bellhop snapshot two --name t
+    bellhop up --from t --name three >/dev/null 2>&1
+    [ "$(bellhop exec three -- sh -c 'readlink /workspace; cat /workspace/file')" = "/opt/elsewhere
+linked" ]
+    bellhop rm one two three
+    bellhop snapshots rm s t
+}
+
+@test "the directory of the project in a snapshot keeps its mode and time, or is the link that it was" {
+    each_engine case_dest
 }
 
 case_image_is_gone()
