@@ -500,6 +500,24 @@ static void flood_and_take(int from, int to)
     T_OK(f.is_done);
 }
 
+/* The thread of the connection frees its parts after the peer has seen the end. */
+static bool is_alone(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+
+    for (struct dirent *t; d && (t = readdir(d));)
+        n += t->d_name[0] != '.';
+    (void)closedir(d);
+    return n == 1;
+}
+
+static void wait_alone(void)
+{
+    while (!is_alone()) /* the test's alarm ends it */
+        (void)poll(NULL, 0, 5);
+}
+
 TEST(an_upgraded_connection_below_tls_brings_every_byte_to_a_slow_reader_and_waits_idly)
 {
     struct tls_peer p = start_tls_peer();
@@ -508,6 +526,7 @@ TEST(an_upgraded_connection_below_tls_brings_every_byte_to_a_slow_reader_and_wai
 
     flood_and_take(p.to_peer, fd);
     (void)close(fd);
+    wait_alone();
     (void)http_free(h);
     end_tls_peer(&p);
 }
@@ -521,20 +540,9 @@ TEST(an_upgraded_connection_below_tls_takes_every_byte_of_a_writer_and_waits_idl
     skip_request(p.from_peer);
     flood_and_take(fd, p.from_peer);
     (void)close(fd);
+    wait_alone();
     (void)http_free(h);
     end_tls_peer(&p);
-}
-
-/* The thread of the connection frees its parts after the peer has seen the end. */
-static bool is_alone(void)
-{
-    DIR *d = opendir("/proc/self/task");
-    int n = 0;
-
-    for (struct dirent *t; d && (t = readdir(d));)
-        n += t->d_name[0] != '.';
-    (void)closedir(d);
-    return n == 1;
 }
 
 TEST(an_upgraded_connection_below_tls_ends_with_its_caller)
@@ -551,8 +559,7 @@ TEST(an_upgraded_connection_below_tls_ends_with_its_caller)
     T_OK(c == 'z');
     /* s_server ends with its one connection. */
     T_INT(waitpid(p.pid, NULL, 0), p.pid);
-    while (!is_alone()) /* the test's alarm ends it */
-        (void)poll(NULL, 0, 5);
+    wait_alone();
     (void)http_free(h);
     (void)close(p.to_peer);
     (void)close(p.from_peer);
