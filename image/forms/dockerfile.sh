@@ -22,6 +22,15 @@ extra_ca()
     cat /usr/local/share/ca-certificates/*.crt 2>/dev/null | base64 -w 0
 }
 
+# last_words: the last line that a step of a failed build printed: it has the reason, and the builder's line has not.
+# BuildKit has the number of the step and the seconds before it.
+last_words()
+{
+    words=$(sed -n 's/^#[0-9]* [0-9]*[.][0-9]* *//p' "$work/log" | tail -n 1)
+    [ -n "$words" ] || words=$(grep -viE 'error|failed|non-zero' "$work/log" | tail -n 1)
+    [ -z "$words" ] || printf ' (it ended with: %.200s)' "$words"
+}
+
 build()
 {
     from=$(sed -n 's/^FROM //p' "$image/Dockerfile")
@@ -40,7 +49,7 @@ build()
     esac
     "$@" >"$work/log" 2>&1 || {
         tail -n 5 "$work/log"
-        echo "$builder could not build it: $(grep -iE 'error|failed' "$work/log" | tail -n 1)"
+        echo "$builder could not build it: $(grep -iE 'error|failed' "$work/log" | tail -n 1)$(last_words)"
         exit 1
     }
 }

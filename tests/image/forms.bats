@@ -175,7 +175,7 @@ image_with()
     docker rmi -f silent >/dev/null
     run --separate-stderr bellhop image test "$BOX_TMP/silent" --form docker --check jq
     [ "$status" -eq 1 ]
-    grep -q '^docker: not booted: the container ended: ' <<<"$output"
+    grep -q '^docker: not booted: the container ended: ' <<<"$output" || fail "$output"
     nothing_left
     [ -z "$(docker images -q silent)" ]
 }

@@ -200,7 +200,8 @@ static int check_pod_is_gone(const struct provider_box *b, struct kube *k, struc
     return err_set(e, ERR_UNAVAILABLE, "the cluster does not find the pod, and lists it");
 }
 
-static int say_run(struct provider_box *b, const struct kube_pod *p, struct err *e)
+/* Does the box's pod run? 1, 0, or an error: its node is lost, and nobody knows. */
+static int is_pod_running(struct provider_box *b, const struct kube_pod *p, struct err *e)
 {
     kube_note_end(b, p);
     if (p->is_lost && !p->is_ending)
@@ -223,7 +224,7 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     if (r == 0)
         r = check_pod_is_gone(b, k, e);
     else if (r == 1)
-        return say_run(b, &p, e);
+        return is_pod_running(b, &p, e);
     /* An end that is taken from another cluster would be stored, and done to the pod once its own is back. */
     return r < 0 ? r : kube_check_own_cluster(b, k, e);
 }
