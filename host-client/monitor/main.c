@@ -168,7 +168,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
 /* Stops a box that did not become ready; the command decides what follows. One that ran before runs on. */
 static void give_up(struct monitor *m)
 {
-    if (m->box && m->is_starter)
+    if (m->box && m->has_started)
         (void)box_provider_stop(m->box, 0, NULL);
 }
 

@@ -45,7 +45,7 @@ static int find_or_start(struct monitor *m, const struct monitor_options *o, boo
     if (r == 0 && o->adopt_only)
         return err_set(e, ERR_NOT_FOUND, "the box has no processes any more");
     *ret_adopted = r == 1;
-    m->is_starter = r == 0;
+    m->has_started = r == 0;
     r = r == 1 ? 0 : box_provider_start(m->box, o->deadline_mono_ms, &run, e);
     return r < 0 ? r : exit_watch_begin(&m->exit, m->box, &run, e);
 }

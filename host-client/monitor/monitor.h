@@ -34,7 +34,7 @@ struct monitor {
     struct exit_watch exit;
     int signal_fd;
     bool is_over;          /* the loop ends */
-    bool is_starter;       /* of the box's processes: it did not only find them */
+    bool has_started;      /* the box's processes: it did not find them running */
     bool is_paused;        /* the box is frozen */
     int64_t wake_by_ms;    /* a connection wants the box to be resumed until then; 0: none does */
     struct lease lease;    /* monotonic time */
