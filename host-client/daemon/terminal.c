@@ -28,6 +28,8 @@
 #define INPUT_MS \
     30000 /* the command takes a piece of input within this time, or the terminal ends */
 #define CLOSE_MS 3000 /* the client has it to reply to a close frame */
+#define HANG_UPS 5
+#define HANG_UP_MS 1000 /* a command has it to end before it gets another SIGHUP */
 #define DEFAULT_COLS 80
 #define DEFAULT_ROWS 24
 #define MAX_COLS 1000
@@ -89,11 +91,27 @@ static void terminal_unref(struct terminal *t)
     (void)atomic_fetch_sub(&terminal_n, 1);
 }
 
+/*
+ * Repeated, because a shell can lose the first: bash 5.2 waits for input after its last look at the signals, and the
+ * end of a real terminal would wake it there.
+ */
+static void hang_up(struct bh_exec *exec)
+{
+    struct bh_run_result result = {.size = sizeof(result)};
+    int r = -BH_DEADLINE_EXCEEDED;
+
+    for (int i = 0; r == -BH_DEADLINE_EXCEEDED && i < HANG_UPS; i++) {
+        r = bh_exec_signal(exec, "SIGHUP", true, NULL);
+        if (r == 0)
+            r = bh_exec_wait(exec, HANG_UP_MS, &result, NULL);
+    }
+}
+
 static void run_abandoned(void *arg)
 {
     struct terminal *t = arg;
 
-    (void)bh_exec_signal(t->output.exec, "SIGHUP", true, NULL);
+    hang_up(t->output.exec);
     terminal_unref(t);
 }
 
@@ -295,11 +313,11 @@ static void run_input(void *arg)
         if (r > 0)
             send_close(t, r, "");
     }
-    if (!t->id)
-        (void)bh_exec_signal(t->input.exec, "SIGHUP", true, NULL);
     (void)eventfd_write(t->end_fd, 1);
     (void)shutdown(t->fd, SHUT_RDWR);
     request_unref(t->request);
+    if (!t->id)
+        hang_up(t->input.exec);
     terminal_unref(t);
 }
 

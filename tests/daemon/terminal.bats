@@ -54,6 +54,17 @@ END
     wait_for 20 ended
 }
 
+@test "a command that loses the first SIGHUP of its client's leaving gets another" {
+    ws '/v1/boxes/one/terminal?cmd=trap%20%22trap%20-%20HUP%22%20HUP;echo%20armed;while%20:;do%20sleep%200.05;done' \
+        >"$BOX_TMP/out" <<'END'
+wait started
+until armed
+END
+    id=$(jq -r .started.id "$BOX_TMP/out")
+    ended() { bellhop logs --json --id "$id" one | jq -e '.state == "ended" and .exit.signal == "SIGHUP"'; }
+    wait_for 20 ended
+}
+
 @test "a command that is attached to by its id goes on when its client leaves" {
     id=$(bellhop exec -d one -- sh -c 'echo first; exec sleep 1000')
     ws "/v1/boxes/one/terminal?id=$id" >"$BOX_TMP/out" <<'END'
