@@ -249,6 +249,24 @@ TEST(a_container_that_another_engine_does_not_have_is_not_gone)
     stage_done(&s);
 }
 
+TEST(an_engine_whose_name_is_longer_than_the_record_is_still_known)
+{
+    char root[600], info[1024]; /* two bytes a character, and the record ends within one */
+    struct fake_rule rules[] = {{"GET /info", 200, info, 2, NULL}, {0}};
+    struct stage s;
+
+    for (size_t i = 0; i + 2 < sizeof(root); i += 2)
+        memcpy(root + i, "\xc3\xa9", 3);
+    (void)snprintf(info, sizeof(info), INFO_OF("on", "/%s"), root);
+    stage_init(&s, rules);
+    T_INT(provider_docker.check(&s.ctx, &s.spec, NULL), 0);
+    T_OK(strlen(s.spec.engine_id) < 512);
+    T_OK(strstr(s.spec.engine_id, "/\xc3\xa9") != NULL);
+    store_spec(&s);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    stage_done(&s);
+}
+
 TEST(a_box_of_an_earlier_version_is_gone_by_the_word_of_any_engine)
 {
     struct fake_rule rules[] = {{0}};
