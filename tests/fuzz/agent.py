@@ -364,7 +364,7 @@ class Box:
         """Everything that another process could change about an idle process."""
         stat = self.proc(pid, "stat").rsplit(") ", 1)[1].split()
         status = {k: v for k, v in (line.split(":", 1) for line in self.proc(pid, "status").splitlines())}
-        return {"state": "stopped" if stat[0] in "TtZX" else "runs", "ids": stat[1:4], "nice": stat[15:17], "policy": stat[37:39],
+        return {"state": {"T": "stopped", "t": "stopped", "Z": "ended", "X": "ended"}.get(stat[0], "runs"), "ids": stat[1:4], "nice": stat[15:17], "policy": stat[37:39],
                 "cgroup": self.proc(pid, "cgroup"), "limits": self.proc(pid, "limits"), "oom": self.proc(pid, "oom_score_adj"),
                 "status": {k: status[k] for k in ("Uid", "Gid", "CapEff", "Cpus_allowed", "NoNewPrivs", "SigIgn", "SigCgt")}}
 
