@@ -113,8 +113,14 @@ image_with()
 
 @test "the image's container serves nothing without a token" {
     loaded=$(docker load -q -i "$IMAGES/slim/oci.tar" | sed 's/.*: //')
-    run timeout 180 docker run --rm "$loaded"
-    [ "$status" -ne 0 ] && [ "$status" -ne 124 ]
+    # 125 to 127: Docker could not start it, which a busy machine is enough for, and the image has said nothing.
+    for _ in 1 2 3; do
+        run timeout 180 docker run --rm "$loaded"
+        echo "status $status: $output"
+        [[ $status == 12[5-7] ]] || break
+    done
+    [ "$status" -ne 0 ]
+    [ "$status" -ne 124 ]
     [[ "$output" == *token* ]]
     docker rmi -f "$loaded" >/dev/null
 }
