@@ -87,6 +87,17 @@ seen_refusals()
         END { exit bad }'
 }
 
+# Nor does a shell with -e end by a failing condition before `&&`: two conditions are two lines, but as the last of a function.
+seen_conditions()
+{
+    # shellcheck disable=SC2016 # awk's
+    git ls-files --cached --others --exclude-standard 'tests/*.bats' | xargs awk '
+        text != "" && !/^ *}/ { print where ": " text; bad = 1 }
+        { text = "" }
+        /^ +\[.*\] && [^|]*$/ && !/\] && (return|break|continue|echo|[a-z_]*=)/ { where = FILENAME ":" FNR; text = $0 }
+        END { exit bad }'
+}
+
 grep '^[gh].*\.c$' "$tmp/c" >"$tmp/c-only" || true
 check clang-format over "$tmp/c" clang-format-14 --dry-run -Werror
 check cppcheck run_cppcheck "$tmp/c-only"
@@ -96,4 +107,5 @@ check codespell run_codespell
 check 'documents' scripts/check-docs.sh
 check 'no fixed hosts' no_fixed_hosts
 check 'refusals that are seen' seen_refusals
+check 'conditions that are seen' seen_conditions
 exit "$bad"

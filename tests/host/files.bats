@@ -238,7 +238,8 @@ put_ends()
     echo one >"$BOX_TMP/file"
     bellhop put one "$BOX_TMP/file" :file
     run -4 bellhop put one "$BOX_TMP/file" :file --if-match nonsense
-    [[ "$output" == "bellhop: "* ]] && [ "${#lines[@]}" = 1 ]
+    [[ "$output" == "bellhop: "* ]]
+    [ "${#lines[@]}" = 1 ]
     run -4 bellhop put --json one "$BOX_TMP/file" :file --if-match nonsense
     tag=$(jq -r '.error.detail | fromjson | .etag' <<<"$output")
     echo two >"$BOX_TMP/file"

@@ -195,7 +195,8 @@ check_fits() # first|second EVENT
     local other=first
 
     [ "$1" = second ] || other=second
-    [ ! -e "$DIR/restore.json" ] && [ ! -e "$DIR/oci/disk.next" ]
+    [ ! -e "$DIR/restore.json" ]
+    [ ! -e "$DIR/oci/disk.next" ]
     [ "$(bellhop events one --json | jq -r '[.events[] | select(.kind | test("restore"))][-1].kind')" = "$2" ]
     [ "$(bellhop exec one -- cat a)" = "$1" ] || fail "$2: $(bellhop exec one -- cat a)"
     [ "$(jq -r .session "$DIR/agent.json")" = "$1" ] || fail "$1: $(cat "$DIR/agent.json")"

@@ -118,8 +118,14 @@ make_tree()
     touch "$R/build/out" "$R/b.o" "$R/keep/theirs" "$R/.git/theirs"
     [ "$(up --delete --exclude keep --json | counts)" = "0 0 2 0 0" ]
     [ "$(down --delete --exclude keep --json | counts)" = "0 0 2 0 0" ]
-    [ -e "$R/build/out" ] && [ -e "$R/b.o" ] && [ -e "$R/keep/theirs" ] && [ -e "$R/.git/theirs" ]
-    [ -e "$L/a.o" ] && [ -e "$L/build/x" ] && [ -e "$L/.env" ] && [ -e "$L/.git/HEAD" ]
+    [ -e "$R/build/out" ]
+    [ -e "$R/b.o" ]
+    [ -e "$R/keep/theirs" ]
+    [ -e "$R/.git/theirs" ]
+    [ -e "$L/a.o" ]
+    [ -e "$L/build/x" ]
+    [ -e "$L/.env" ]
+    [ -e "$L/.git/HEAD" ]
     # A tracked file is sent although it is ignored, and does not count as removed.
     git -C "$L" add -f a.o
     [ "$(up --exclude /keep --json | counts)" = "1 0 2 0 0" ]

@@ -67,7 +67,8 @@ make_overdue()
     # A `keep` promises a box that runs so long: its end does not begin before.
     now=$(date +%s%3N)
     kept=$(bellhop keep one --for 20s --json | jq .deadline_ms)
-    [ "$kept" -ge $((now + 20000)) ] && [ "$kept" -lt $((now + 26000)) ]
+    [ "$kept" -ge $((now + 20000)) ]
+    [ "$kept" -lt $((now + 26000)) ]
     [ "$(info one .deadline_ms)" -ge $((kept + 5900)) ] # half of its time to live is for the snapshot
     bellhop rm one >/dev/null
     up one --timeout 12s

@@ -165,24 +165,32 @@ yes
 
 @test "what image is told wrongly is refused before anything is built" {
     run bellhop image test
-    [ "$status" -eq 3 ] && [[ "$output" == *"there is no ./e2b.toml here"* ]]
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"there is no ./e2b.toml here"* ]]
     run bellhop image build
-    [ "$status" -eq 3 ] && [[ "$output" == *"there is no ./e2b.toml here"* ]]
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"there is no ./e2b.toml here"* ]]
     run bellhop image test slim --check teapot
-    [ "$status" -eq 2 ] && [[ "$output" == *"there is no check 'teapot': agent, start, ready, user, sudo, git, "* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"there is no check 'teapot': agent, start, ready, user, sudo, git, "* ]]
     run bellhop image ls --form oci
-    [ "$status" -eq 2 ] && [[ "$output" == *"'image ls' takes no --form"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'image ls' takes no --form"* ]]
     run bellhop image rm slim --fresh
-    [ "$status" -eq 2 ] && [[ "$output" == *"'image rm' takes no --fresh"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'image rm' takes no --fresh"* ]]
     run bellhop image inspect ''
-    [ "$status" -eq 2 ] && [[ "$output" == *"which image?"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"which image?"* ]]
     run bellhop image inspect .
     [ "$status" -eq 3 ]
     run bellhop image biuld
-    [ "$status" -eq 2 ] && [[ "$output" == *"there is no 'image biuld': ls, build, test, inspect or rm"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"there is no 'image biuld': ls, build, test, inspect or rm"* ]]
     printf 'template_name = "mine"\n[belhop]\n' >e2b.toml
     run bellhop image build
-    [ "$status" -eq 2 ] && [[ "$output" == *"./e2b.toml:2: there is no table 'belhop', only 'bellhop'"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"./e2b.toml:2: there is no table 'belhop', only 'bellhop'"* ]]
     nothing_half
 }
 

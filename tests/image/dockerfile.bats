@@ -141,15 +141,18 @@ END
     : >"$DEF/agents"
     render
     run -1 grep -E 'pip install|npm install|online|agents' "$OUT/Dockerfile"
-    [ ! -e "$OUT/context/online.sh" ] && [ ! -e "$OUT/context/agents" ]
+    [ ! -e "$OUT/context/online.sh" ]
+    [ ! -e "$OUT/context/agents" ]
     [ "$(ls -A "$OUT" | sort | tr '\n' ' ')" = '.dockerignore Dockerfile context ' ]
 }
 
 @test "a definition that is not there, and an agent that is not built, are errors that leave nothing" {
     run "$TOP/image/render.sh" nowhere "$OUT"
-    [ "$status" -eq 1 ] && [[ "$output" == "render: there is no definition 'nowhere'" ]]
+    [ "$status" -eq 1 ]
+    [[ "$output" == "render: there is no definition 'nowhere'" ]]
     BELLHOP_AGENT=$TMP/none run "$TOP/image/render.sh" "$DEF" "$OUT"
-    [ "$status" -eq 1 ] && [[ "$output" == "render: there is no agent '$TMP/none': run make first" ]]
+    [ "$status" -eq 1 ]
+    [[ "$output" == "render: there is no agent '$TMP/none': run make first" ]]
     [ ! -e "$OUT" ]
 }
 

@@ -161,11 +161,14 @@ image_with()
 
 @test "names that are not there are refused by name" {
     run bellhop image test nowhere
-    [ "$status" -eq 3 ] && [[ "$output" == *"there is no image and no template 'nowhere' ('bellhop image ls')"* ]]
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"there is no image and no template 'nowhere' ('bellhop image ls')"* ]]
     run bellhop image test slim --form floppy
-    [ "$status" -eq 2 ] && [[ "$output" == *"there is no form 'floppy': oci, docker, podman, qemu, dockerfile"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"there is no form 'floppy': oci, docker, podman, qemu, dockerfile"* ]]
     run bellhop image test slim --form oci --form oci
-    [ "$status" -eq 2 ] && [[ "$output" == *"the form 'oci' is named twice"* ]]
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"the form 'oci' is named twice"* ]]
     run bellhop image test slim --check teapot
     [ "$status" -eq 2 ] && [[ "$output" == *"there is no check 'teapot': agent, start, ready, user, "* ]]
 }

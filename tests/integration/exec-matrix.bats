@@ -183,11 +183,13 @@ ROWS
     AGENT_DIR=$(mktemp -d "${TMPDIR:-/tmp}/bellhop-agent-XXXXXX")
     AGENT_DIRS+=("$AGENT_DIR")
     chmod 0711 "$AGENT_DIR"
-    printf 'root:x:0:0:root:/root:/bin/sh\nann:x:5001:5002:Ann:/tmp:/bin/sh\n' >"$AGENT_DIR/passwd"
-    printf 'root:x:0:root\nann:x:5002:\nblue:x:5003:bob,ann\nred:x:5004:ann\nother:x:5005:bob,annie\n' >"$AGENT_DIR/group"
+    # The directory: a mount over a file ends when somebody on the machine replaces that, as useradd does.
+    cp -a /etc "$AGENT_DIR/etc"
+    printf 'root:x:0:0:root:/root:/bin/sh\nann:x:5001:5002:Ann:/tmp:/bin/sh\n' >"$AGENT_DIR/etc/passwd"
+    printf 'root:x:0:root\nann:x:5002:\nblue:x:5003:bob,ann\nred:x:5004:ann\nother:x:5005:bob,annie\n' >"$AGENT_DIR/etc/group"
     cat >"$AGENT_DIR/agent" <<SCRIPT
 #!/bin/sh
-exec unshare -m sh -c 'mount --bind $AGENT_DIR/passwd /etc/passwd && mount --bind $AGENT_DIR/group /etc/group && exec $BELLHOPD "\$@"' sh "\$@"
+exec unshare -m sh -c 'mount --bind $AGENT_DIR/etc /etc && exec $BELLHOPD "\$@"' sh "\$@"
 SCRIPT
     chmod +x "$AGENT_DIR/agent"
     BELLHOPD=$AGENT_DIR/agent run_agent --listen 127.0.0.1:0 --auth=open

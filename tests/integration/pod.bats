@@ -58,13 +58,19 @@ refuses()
 }
 
 @test "token file that others could use, or the agent's user could replace, is refused with the rule" {
-    new_token 0:$POD_GID 0444 && refuses "others can use the token file"
-    new_token 0:$POD_GID 0442 && refuses "others can use the token file"
-    new_token 0:$POD_GID 0460 && refuses "a group can write the token file"
-    new_token $POD_UID:$POD_GID 0440 && refuses "root does not own it"
-    new_token 1:$POD_GID 0440 && refuses "root does not own it"
+    new_token 0:$POD_GID 0444
+    refuses "others can use the token file"
+    new_token 0:$POD_GID 0442
+    refuses "others can use the token file"
+    new_token 0:$POD_GID 0460
+    refuses "a group can write the token file"
+    new_token $POD_UID:$POD_GID 0440
+    refuses "root does not own it"
+    new_token 1:$POD_GID 0440
+    refuses "root does not own it"
     new_token 0:$POD_GID 0440
-    chown $POD_UID "$AGENT_DIR/secret" && refuses "the agent's user can write the directory"
+    chown $POD_UID "$AGENT_DIR/secret"
+    refuses "the agent's user can write the directory"
     chown 0:$POD_GID "$AGENT_DIR/secret"
     chmod 0775 "$AGENT_DIR/secret" && refuses "the agent's user can write the directory"
     chmod 1777 "$AGENT_DIR/secret" && refuses "the agent's user can write the directory"

@@ -257,7 +257,8 @@ promtool()
         promtool --version >/dev/null
         run promtool check metrics <"$AGENT_DIR/metrics"
         echo "$output"
-        [ "$status" = 0 ] && [ -z "$output" ]
+        [ "$status" = 0 ]
+        [ -z "$output" ]
     fi
     value() { sed -n "s/^$1 //p" "$AGENT_DIR/metrics"; }
     [ "$(value 'bellhop_commands_ended_total{reason="exited"}')" = 1 ]
@@ -291,7 +292,8 @@ promtool()
     start_agent --init
     [ "$(rpc System/Lease | jq -r .expires_in_ms)" = null ]
     left=$(rpc System/Lease '{"expires_in_ms":60000}' | jq -r .expires_in_ms)
-    [ "$left" -gt 55000 ] && [ "$left" -le 60000 ]
+    [ "$left" -gt 55000 ]
+    [ "$left" -le 60000 ]
     left=$(rpc System/Lease '{"expires_in_ms":1000}' | jq -r .expires_in_ms)
     [ "$left" -gt 50000 ]
     left=$(rpc System/Lease '{"expires_in_ms":120000}' | jq -r .expires_in_ms)

@@ -19,16 +19,14 @@ for home in *; do
     fi
 done
 mkdir -p /home/user /home/.e2b/bin
-for file in passwd group; do
-    cp "/etc/$file" "/home/.e2b/$file"
-    sed -i '/^user:/d' "/home/.e2b/$file"
-done
-echo 'user:x:61000:61000::/home/user:/bin/bash' >>/home/.e2b/passwd
-echo 'user:x:61000:' >>/home/.e2b/group
+# A copy of the directory: a mount over a file ends when somebody on the machine replaces that, as useradd does.
+cp -a /etc /home/.e2b/etc
+mount --bind /home/.e2b/etc /etc
+sed -i '/^user:/d' /etc/passwd /etc/group
+echo 'user:x:61000:61000::/home/user:/bin/bash' >>/etc/passwd
+echo 'user:x:61000:' >>/etc/group
 cp /etc/hosts /home/.e2b/hosts
-for file in passwd group hosts; do
-    mount --bind "/home/.e2b/$file" "/etc/$file"
-done
+mount --bind /home/.e2b/hosts /etc/hosts
 chown 61000:61000 /home/user
 # No password, and no root: tests check the environment that it resets.
 printf '#!/bin/sh\nexec env -i PATH=/usr/local/bin:/usr/bin:/bin "$@"\n' >/home/.e2b/bin/sudo

@@ -1,4 +1,6 @@
-# wait.bash: waiting for a condition. agent.bash, box.bash and oci.bash load it.
+# wait.bash: waiting for a condition. agent.bash, box.bash and oci.bash load it, and json.bash with it.
+
+source "${BASH_SOURCE[0]%/*}/json.bash"
 
 # The shortest time that a wait lasts: it bounds a hang, and a busy machine does not reach it.
 MIN_WAIT_S=60
