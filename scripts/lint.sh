@@ -87,7 +87,7 @@ seen_refusals()
         END { exit bad }'
 }
 
-# Nor does a shell with -e end by a failing condition before `&&`: two conditions are two lines, but as the last of a function.
+# Nor does a failing condition before `&&` end it: two conditions are two lines, but at the end of a function.
 seen_conditions()
 {
     # shellcheck disable=SC2016 # awk's
