@@ -83,6 +83,11 @@ last_line()
     printf 'tests/engines/one.bats\tno engine\tan old machine\n' >tests/skips.tsv
     run_runner --engines
     [ "$status" -eq 0 ]
+    printf '@test "else" { skip "no else"; }\n' >tests/engines/two.bats
+    run_runner --engines tests/engines/one.bats
+    [ "$(last_line)" = "1 passed, 0 failed, 1 skipped" ]
+    run_runner --engines
+    [ "$(last_line)" = "1 passed, 1 failed, 2 skipped" ]
 }
 
 @test "a run without any test fails" {
