@@ -204,7 +204,7 @@ test-engines: ## test with Docker, Podman and Kubernetes, which is built first: 
 	@scripts/install-packages.sh build run test
 	@$(MAKE) --no-print-directory image
 	@$(AS_ROOT) tests/lib/kubernetes/cluster.sh build --agent-sandbox --kwok
-	@$(AS_ROOT) tests/run tests/engines/*.bats
+	@$(AS_ROOT) tests/run --engines
 
 test-kill: ## kill each command, the monitor and the daemon before every call that changes something: an hour (sudo)
 	@scripts/install-packages.sh build run test

@@ -5,10 +5,12 @@
 #   make_opencode_config DIR      for --agent-config: opencode with the fake model
 #   make_pi_config DIR            the same for pi, DIR being its .pi
 #   start_fake NAME               the fake model in the box, on FAKE_PORT there
-#   nothing_is_left               no process of this test's boxes, no directory
+#   nothing_is_left               no process of this test's boxes, no directory, and nothing in the engine
 #
 # The model runs inside the box: with `--network user` nothing on the host's loopback can be
 # reached from there, and a fake needs no network.
+
+load ../lib/engine_objects
 
 CODING_ROOT=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 FAKE_PORT=${FAKE_PORT:-4010}
@@ -95,8 +97,13 @@ start_fake()
 
 nothing_is_left()
 {
-    [ -z "$(bellhop ls -q)" ] || return 1
+    local boxes
+
+    boxes=$(bellhop ls -q) && [ -z "$boxes" ] || return 1
     no_traces || wait_for 10 no_traces || true
     traces >"$BOX_TMP/left"
+    # Before gc, which would remove it.
+    [ "$TEST_PROVIDER" != docker ] ||
+        engine_list "${DOCKER_HOST#unix://}" "dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")" >>"$BOX_TMP/left"
     [ ! -s "$BOX_TMP/left" ] || { cat "$BOX_TMP/left" >&2; return 1; }
 }

@@ -1,10 +1,10 @@
-# Reads one TAP file; writes `layer<TAB>name<TAB>ok|fail|skip` for each of its tests (and a fourth
-# column, the reason, after a skip). An unfulfilled plan, or a bad exit without a failed test, is a failure of its own.
-# Variables: layer, file.
+# Reads one TAP file; writes `layer<TAB>name<TAB>ok|fail|skip` for each of its tests (and after a
+# skip the reason and the source). An unfulfilled plan, or a bad exit without a failed test, is a failure of its own.
+# Variables: layer, file, source.
 
 function row(name, result, why)
 {
-    printf "%s\t%s\t%s%s\n", layer, name, result, why == "" ? "" : "\t" why
+    printf "%s\t%s\t%s%s\n", layer, name, result, why == "" ? "" : "\t" why "\t" source
 }
 
 /^1\.\.[0-9]+/ {

@@ -4,6 +4,7 @@
 
 load ../lib/box
 load ../lib/kubernetes
+load ../providers/refusals
 load ../providers/cases_session
 
 # In a file: setup_file() { cases_setup_file; }, teardown_file() { cases_teardown_file; } and those of box.bash.
@@ -53,6 +54,10 @@ up() # [OPTION...]
     BOX_IDS+=("$ID")
 }
 
+# json_is FILTER [JQ OPTION...]: true of the document on standard input. Nothing at all is no document: `jq -e` takes it for
+# a success.
+json_is() { jq -es "${@:2}" "length > 0 and all(.[]; $1)" >/dev/null; }
+
 state() { bellhop status one --json | jq -r .state; }
 is_state() { [ "$(state)" = "$1" ]; }
 
@@ -71,7 +76,8 @@ clear_boxes()
 # left_nothing: no box, and nothing of one on this machine or in the engine.
 left_nothing()
 {
-    [ -z "$(bellhop ls -q)" ] || fail "$PROVIDER: left behind: $(bellhop ls)"
+    bellhop ls -q >"$BOX_TMP/ls" # it fails without a list
+    [ ! -s "$BOX_TMP/ls" ] || fail "$PROVIDER: left behind: $(bellhop ls)"
     no_traces || wait_for 10 no_traces || fail "$PROVIDER: left behind: $(traces)"
     [ -z "$(engine_objects)" ] || fail "$PROVIDER: left behind: $(engine_objects)"
 }
@@ -84,6 +90,7 @@ case_twice()
 
     mkdir -p -m 0700 "$BELLHOP_STATE_DIR/boxes/$A"
     BOX_IDS+=("$A")
+    [ -n "$(drive claims "$A")" ] || fail "$PROVIDER: it claims nothing: the suite would try nothing"
     # Nothing of it is there yet.
     [ "$(drive find "$A")" = stopped ]
     drive stop "$A"
@@ -149,104 +156,162 @@ case_exit()
     run -124 bellhop exec --timeout 1s one -- sleep 600
 }
 
-# OPTION, VALUE, the same for drive.c, what status must show in force of it, and a command that must fail under the limit, if one is quick.
+# OPTION, VALUE, the same for drive.c, what status must show in force of it, and if it can be broken quickly: an N within
+# the limit and one beyond, the words of the refusal if it is no SIGKILL, and a command that takes N
 LIMITS=(
-    'memory|134217728|memory=134217728|.memory_bytes == 134217728|python3 -c "x = bytearray(300 << 20); print(len(x))"'
-    'pids|64|pids=64|.pids == 64|python3 -c "import subprocess; [subprocess.Popen([\"sleep\", \"600\"]) for i in range(100)]"'
-    'cpus|0.5|cpu=500|.cpu_millis == 500|'
-    'disk|1G|disk=1073741824|.disk_bytes == 1073741824 or .disk_limited_by == "monitor"|'
+    'memory|134217728|memory=134217728|.memory_bytes == 134217728|32|300||python3 -c "print(len(bytearray($N << 20)))"'
+    'pids|64|pids=64|.pids == 64|8|100|Resource temporarily unavailable|python3 -c "
+import subprocess
+for p in [subprocess.Popen([\"sleep\", \"600\"]) for i in range($N)]: p.kill()"'
+    'cpus|0.5|cpu=500|.cpu_millis == 500||||'
+    'disk|1G|disk=1073741824|.disk_bytes == 1073741824||||'
 )
 
-# is_refused OPTION [VALUE]: by name, and nothing is made.
-is_refused()
+# is_enforced OPTION WITHIN BEYOND WORDS COMMAND: the command works within the limit, and the limit is what ends it beyond.
+is_enforced()
 {
-    run bellhop up --name one --agent none --empty "${UP[@]}" --json "--$1" "${@:2}"
-    [ "$status" -eq 9 ] || fail "$PROVIDER: --$*: status $status, $output"
-    is_named "$1"
-    left_nothing
-}
-
-# is_named FIELD: the error in $output is about it.
-is_named()
-{
-    [[ "$output" == *'"code":"unimplemented"'* && "$output" == *"\"field\":\"$1\""* ]] || fail "$PROVIDER: $output"
-}
-
-# is_refused_by_driver OPTION KEY=VALUE: the same without `bellhop`.
-is_refused_by_driver()
-{
-    run drive prepare "$A" "$2"
-    [ "$status" -eq 1 ] && [[ "$output" == "unimplemented: $1: "* ]] || fail "$PROVIDER: $2: $output"
-    left_nothing
-}
-
-# is_refused_by_engine OPTION [VALUE]: an ordinary user's engine cannot limit without cgroup v2, and says so by name.
-is_refused_by_engine()
-{
-    [[ "${engine:-}" == rootless_* ]] || return 1
-    "$BELLHOP" up --name one --agent none --empty "${UP[@]}" --json "--$1" "${@:2}" >"$BOX_TMP/refusal" 2>/dev/null && {
-        bellhop rm one
-        return 1
-    }
-    # Another error is no refusal: the caller goes on, and meets it. (In a condition, `fail` ends no test.)
-    jq -e --arg field "$1" '.error | .code == "failed_precondition" and .field == $field' "$BOX_TMP/refusal" &&
-        [ -z "$(bellhop ls -q)" ]
-}
-
-# can_pause: the box is running. An ordinary user's engine cannot freeze without cgroup v2, and says so.
-can_pause()
-{
-    claims pause || return 1
-    run bellhop pause one --json
-    [ "$status" -ne 0 ] || return 0
-    [[ "${engine:-}" == rootless_* && "$output" == *'"code":"unimplemented"'* ]] || fail "$PROVIDER: $output"
-    return 1
-}
-
-# snapshot NAME: of the box; an engine that cannot freeze refuses it by name while the box runs.
-snapshot()
-{
-    run bellhop snapshot one --name "$1" --json
-    [ "$status" -ne 0 ] || return 0
-    [[ "$engine" == rootless_* ]] && is_state running || fail "$PROVIDER: $output"
-    is_named snapshot
-    [ "$(bellhop snapshots ls --json | jq '.snapshots | length')" -eq 0 ]
+    run bellhop exec -n -e "N=$2" one -c "$5"
+    [ "$status" -eq 0 ] || fail "$PROVIDER: $1: $2 is within the limit: status $status, $output"
+    run bellhop exec -n -e "N=$3" one -c "$5"
+    if [ -z "$4" ]; then
+        [ "$status" -eq 137 ] || fail "$PROVIDER: $1: $3 is not killed: status $status, $output"
+    else
+        [ "$status" -ne 0 ] && [[ "$output" == *"$4"* ]] || fail "$PROVIDER: $1: $3 is not refused: status $status, $output"
+    fi
 }
 
 case_limits()
 {
-    local row option value key shown breach
+    local row option value key shown within beyond words command
 
     for row in "${LIMITS[@]}"; do
-        IFS='|' read -r option value key shown breach <<<"$row"
+        IFS='|' read -r -d '' option value key shown within beyond words command <<<"$row" || true
         claims "limit=$option" || {
             is_refused "$option" "$value"
             is_refused_by_driver "$option" "$key"
             continue
         }
-        ! is_refused_by_engine "$option" "$value" || continue
-        up "--$option" "$value"
+        up_or_refused "$option" "$value"
+        [ "$MADE" = yes ] || continue
         bellhop status one --json | jq .enforced.limits >"$BOX_TMP/limits"
-        jq -e "$shown" "$BOX_TMP/limits" || fail "$PROVIDER: $option is not in force: $(cat "$BOX_TMP/limits")"
-        if [ -n "$breach" ]; then
-            run bellhop exec one -c "$breach"
-            [ "$status" -ne 0 ] || fail "$PROVIDER: $option is not enforced: $output"
-        fi
+        json_is "$shown" <"$BOX_TMP/limits" || fail "$PROVIDER: $option is not in force: $(cat "$BOX_TMP/limits")"
+        [ -z "$within" ] || is_enforced "$option" "$within" "$beyond" "$words" "$command"
         bellhop rm one
     done
-    for value in user none host; do
-        claims "network=$value" || {
-            is_refused network "$value"
-            is_refused_by_driver network "network=$value"
-            continue
-        }
-        up --network "$value"
-        [ "$(bellhop status one --json | jq -r '[.. | objects | select(has("mode")) | .mode][0]')" = "$value" ]
-        bellhop rm one
-    done
+    case_networks
 }
 
-# kernel_says PID KEY: what the kernel has of a key of inspect(): true or false.
+# Prints a line and ends; and where a connection leads.
+HOST_SERVER='
+import os, socket, sys
+s = socket.create_server(("0.0.0.0", 0))
+with open(sys.argv[1] + ".new", "w") as f:
+    f.write(str(s.getsockname()[1]))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+while True:
+    c, _ = s.accept()
+    c.sendall(b"the host\n")
+    c.close()
+'
+CONNECT='
+import socket, sys
+try:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), float(sys.argv[3])) as s:
+        print("reached", s.makefile().readline().strip())
+except OSError as e:
+    print("not reached:", e)
+'
+CONNECT_ITSELF='
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+c = socket.create_connection(s.getsockname(), 60)
+s.accept()[0].sendall(b"itself\n")
+print("reached", c.makefile().readline().strip())
+'
+
+# reaches (yes|no) ADDRESS: from the box, the server of this machine on $HOST_PORT.
+reaches()
+{
+    local seconds=60 wanted='reached the host'
+
+    [ "$1" = yes ] || { seconds=5 wanted='not reached: '; }
+    run bellhop exec -n one -- python3 -c "$CONNECT" "$2" "$HOST_PORT" "$seconds"
+    [ "$status" -eq 0 ] && [[ "$output" == "$wanted"* ]] || fail "$PROVIDER: network $NETWORK: $2: status $status, $output"
+}
+
+# host_address: one of this machine that other machines know, if it has any. Bridges come and go with other tests.
+host_address()
+{
+    ip -4 -o addr show up scope global | awk '$2 !~ /^(br|cni|docker|podman|veth|bh)/ { sub("/.*", "", $4); print $4; exit }'
+}
+
+# network_leads: where a connection of the box gets in the network $NETWORK. None leaves this machine.
+network_leads()
+{
+    local outside
+
+    outside=$(host_address)
+    outside=${outside:-127.0.0.1}
+    run bellhop exec -n one -- python3 -c "$CONNECT_ITSELF"
+    [ "$output" = 'reached itself' ] || fail "$PROVIDER: network $NETWORK: its own loopback: status $status, $output"
+    case $NETWORK:$engine in
+    host:rootless_docker) reaches no 127.0.0.1 ;; # the host is the engine's, which has a network of its own
+    host:*) reaches yes 127.0.0.1 ;;
+    none:kubernetes*) # the cluster's plug-in decides whether it is enforced
+        kube get networkpolicy "bellhop-$ID" -o json |
+            json_is '.spec | (.ingress // []) == [] and (.egress // []) == [] and (.policyTypes | length) == 2' ||
+            fail "$PROVIDER: network none: no policy cuts it"
+        ;;
+    none:*)
+        reaches no 127.0.0.1
+        reaches no "$outside"
+        ;;
+    user:kubernetes*)
+        reaches no 127.0.0.1
+        reaches yes "$KUBERNETES_ADDRESS"
+        ;;
+    user:)
+        reaches yes 127.0.0.1 # as the proxy of this machine, which the environment names
+        reaches no "$outside"
+        ;;
+    user:*)
+        reaches no 127.0.0.1
+        [ "$outside" = 127.0.0.1 ] || reaches yes "$outside"
+        ;;
+    *) fail "$PROVIDER: nothing is known of the network $NETWORK" ;;
+    esac
+}
+
+case_networks()
+{
+    local server options HOST_PORT NETWORK
+
+    # A failed test ends it: its command line names the state directory.
+    python3 -c "$HOST_SERVER" "$BELLHOP_STATE_DIR/host-port" >/dev/null 2>&1 3>&- 4>&- &
+    server=$!
+    wait_for 10 test -e "$BELLHOP_STATE_DIR/host-port"
+    HOST_PORT=$(cat "$BELLHOP_STATE_DIR/host-port")
+    for NETWORK in user none host; do
+        claims "network=$NETWORK" || {
+            is_refused network "$NETWORK"
+            is_refused_by_driver network "network=$NETWORK"
+            continue
+        }
+        options=()
+        [ "$NETWORK:$engine" != user: ] || options=(-e "http_proxy=http://127.0.0.1:$HOST_PORT")
+        up --network "$NETWORK" "${options[@]}"
+        [ "$(bellhop status one --json | jq -r '[.. | objects | select(has("mode")) | .mode][0]')" = "$NETWORK" ]
+        network_leads
+        bellhop rm one
+    done
+    end_now "$server"
+    rm "$BELLHOP_STATE_DIR/host-port"
+}
+
+KERNEL_KEYS=(user_namespace pid_namespace mount_namespace ipc_namespace uts_namespace network_namespace seccomp
+    no_new_privileges capabilities)
+
+# kernel_says PID KEY: what the kernel has of a key of inspect().
 kernel_says()
 {
     local kind=${2%_namespace}
@@ -255,35 +320,50 @@ kernel_says()
     *_namespace)
         [ "$kind" != mount ] || kind=mnt
         [ "$kind" != network ] || kind=net
-        [ "$(readlink "/proc/$1/ns/$kind")" != "$(readlink "/proc/self/ns/$kind")" ]
+        [ -e "/proc/$1/ns/$kind" ] || fail "$PROVIDER: the process $1 is gone" || return
+        [ "$(readlink "/proc/$1/ns/$kind")" = "$(readlink "/proc/self/ns/$kind")" ] && echo false || echo true
         ;;
-    seccomp) grep -Eq '^Seccomp:[[:space:]]*2' "/proc/$1/status" ;;
-    no_new_privileges) grep -Eq '^NoNewPrivs:[[:space:]]*1' "/proc/$1/status" ;;
-    esac && echo true || echo false
+    seccomp) awk '/^Seccomp:/ { print $2 == 2 ? "true" : "false" }' "/proc/$1/status" ;;
+    no_new_privileges) awk '/^NoNewPrivs:/ { print $2 == 1 ? "true" : "false" }' "/proc/$1/status" ;;
+    capabilities) awk '/^CapBnd:/ { print $2 }' "/proc/$1/status" ;;
+    esac
 }
 
+# is_told KEY: whether the provider says anything of the key. The process provider lists no namespaces but the first three.
+is_told()
+{
+    case $PROVIDER:$1 in
+    process:ipc_namespace | process:uts_namespace | process:network_namespace | process:capabilities) return 1 ;;
+    esac
+}
+
+# The kernel of a pod is another machine's: all is unknown there, and nothing anywhere else.
 case_isolation()
 {
-    local pid key said
+    local pid key said wanted
 
     up
     pid=$(first_pid "$ID")
     drive inspect "$ID" >"$BOX_TMP/inspect"
-    for key in $(jq -r '.isolation | keys[] | select(endswith("_namespace") or . == "seccomp" or . == "no_new_privileges")' \
-        "$BOX_TMP/inspect"); do
+    for key in "${KERNEL_KEYS[@]}"; do
         said=$(jq -r --arg key "$key" '.isolation[$key]' "$BOX_TMP/inspect")
-        [ "$said" = unknown ] || [ "$said" = "$(kernel_says "$pid" "$key")" ] || fail "$PROVIDER: $key is not $said"
+        case $engine in
+        kubernetes*) wanted=unknown ;;
+        *) wanted=$(kernel_says "$pid" "$key") ;;
+        esac
+        is_told "$key" || wanted=null
+        [ "$said" = "$wanted" ] || fail "$PROVIDER: $key is $wanted, not $said"
     done
     said=$(jq -r '.isolation.pid_namespace' "$BOX_TMP/inspect")
     [ "$said" = unknown ] || [ "$said" = "$(claims isolates && echo true || echo false)" ]
     # A provider that isolates misses nothing here, and any other says so. A file of the host is the proof.
     echo secret >"$BOX_TMP/canary"
     if claims isolates; then
-        jq -e '.missing == []' "$BOX_TMP/inspect"
+        json_is '.missing == []' <"$BOX_TMP/inspect"
         run bellhop exec one -- cat "$BOX_TMP/canary"
-        [ "$status" -ne 0 ]
+        [ "$status" -eq 1 ] && [[ "$output" == *'No such file'* ]] || fail "$PROVIDER: status $status, $output"
     else
-        jq -e '.missing | index("isolation") != null' "$BOX_TMP/inspect"
+        json_is '.missing | index("isolation") != null' <"$BOX_TMP/inspect"
         grep -q 'isolates nothing' "$BOX_TMP/up.err"
         [ "$(bellhop exec one -- cat "$BOX_TMP/canary")" = secret ]
     fi
@@ -299,7 +379,7 @@ case_death()
     wait_for 10 is_state stopped
     [ "$(drive find "$ID")" = stopped ]
     bellhop status one --json >"$BOX_TMP/status"
-    cause=$(jq -r .cause "$BOX_TMP/status")
+    cause=$(jq -r '.cause // empty' "$BOX_TMP/status")
     [ -n "$cause" ]
     ! claims exit || [ "$cause" = "the box's first process was killed by signal 9" ] || fail "$PROVIDER: $cause"
     # A command that asked in that moment may have left a fault behind it.
@@ -370,6 +450,7 @@ case_at_once()
     stop=$!
     at_once start one
     wait "$stop" || true
+    [[ "$(state)" =~ ^(running|stopped)$ ]]
     [ "$(drive find "$ID")" = "$(state)" ] || fail "$PROVIDER: $(drive find "$ID"): $(bellhop events one)"
     at_once rm one
     [ "$DONE" -ge 1 ]
@@ -380,22 +461,27 @@ case_at_once()
 # The box's state and the provider's are those from before: a snapshot stops no box.
 case_snapshot()
 {
-    local state
+    local state taken=()
 
     up
     bellhop exec one -- sh -c 'echo kept >file'
     for state in running paused stopped; do
         case $state in
-        paused) can_pause || continue ;;
+        paused)
+            pause_or_refused
+            [ "$PAUSED" = yes ] || continue
+            ;;
         stopped) bellhop stop one ;;
         esac
         SEQ=$(bellhop events one --json | jq '.events[-1].seq')
-        if claims snapshots; then
-            snapshot "$state"
+        engine_objects >"$BOX_TMP/before"
+        snapshot_or_refused "$state"
+        if [ "$TAKEN" = yes ]; then
+            taken+=("$state")
         else
-            engine_objects >"$BOX_TMP/before"
-            run -9 bellhop snapshot one --name "$state" --json
-            is_named snapshot
+            engine_objects | diff "$BOX_TMP/before" -
+        fi
+        if ! claims snapshots; then
             run -9 bellhop fork one two --json
             is_named snapshot
             [ "$(bellhop ls -q)" = one ]
@@ -406,9 +492,11 @@ case_snapshot()
         [ "$(bellhop events one --since "$SEQ" --json | jq '[.events[] | select(.before != .after)] | length')" -eq 0 ]
     done
     bellhop rm one
-    claims snapshots || return 0
-    for state in running paused stopped; do
-        bellhop snapshots ls --json | jq -e --arg name "$state" '.snapshots | any(.name == $name)' >/dev/null || continue
+    [ "$(bellhop snapshots ls --json | jq -r '[.snapshots[].name] | sort | join(" ")')" = \
+        "$(printf '%s\n' "${taken[@]}" | sort | tr '\n' ' ' | sed 's/ *$//')" ]
+    # A stopped box can always be taken.
+    if claims snapshots; then [[ " ${taken[*]} " == *' stopped '* ]]; fi
+    for state in "${taken[@]}"; do
         bellhop up --from "$state" --name one >/dev/null
         [ "$(bellhop exec one -- cat file)" = kept ]
         [ "$(drive find "$(bellhop status one --json | jq -r .id)")" = running ]
@@ -426,6 +514,20 @@ OPTIONS=(
     'runtime|runc|runtimes|runtime=runc|true'
     'on-idle|pause|pause||true'
 )
+
+# runtime_of ID: by the word of whoever runs it: the runtime itself, with the box's first process, or the engine.
+runtime_of()
+{
+    case $engine in
+    '')
+        runc --root "$BELLHOP_STATE_DIR/boxes/$1/oci/state" list -f json |
+            json_is '.[0].pid == $pid' --argjson pid "$(first_pid "$1")" && echo runc
+        ;;
+    kubernetes*) kube get pod "bellhop-$1" -o json | jq -r .spec.runtimeClassName ;;
+    *podman) engine_get "${DOCKER_HOST#unix://}" "v4.0.0/libpod/containers/bellhop-$1/json" | jq -r .OCIRuntime ;;
+    *) engine_get "${DOCKER_HOST#unix://}" "v1.41/containers/bellhop-$1/json" | jq -r .HostConfig.Runtime ;;
+    esac
+}
 
 # Options of a new box besides limits and networks (case_limits) and --repo (tests/host/repo.bats).
 case_options()
@@ -448,11 +550,12 @@ case_options()
             continue
         }
         [[ "$option" != read-only || "$engine" != rootless_* ]] || continue # not tried there
-        ! is_refused_by_engine "$option" ${value:+"$value"} || continue
-        up "--$option" ${value:+"$value"}
-        [ -z "$value" ] || bellhop status one --json | jq -e --arg option "${option//-/_}" --arg value "$value" \
-            '(.options + .)[$option] == $value' || fail "$PROVIDER: --$option: $(bellhop status one --json)"
+        up_or_refused "$option" ${value:+"$value"}
+        [ "$MADE" = yes ] || continue
+        [ -z "$value" ] || bellhop status one --json | json_is '(.options + .)[$option] == $value' \
+            --arg option "${option//-/_}" --arg value "$value" || fail "$PROVIDER: --$option: $(bellhop status one --json)"
         bellhop exec one -c "$check" || fail "$PROVIDER: --$option $value is not in force"
+        [ "$option" != runtime ] || [ "$(runtime_of "$ID")" = "$value" ] || fail "$PROVIDER: its runtime is $(runtime_of "$ID")"
         bellhop rm one
     done
     claims allow_missing || is_refused allow-missing memory_limit
@@ -499,14 +602,12 @@ case_ends()
     up
     pid=$(first_pid "$ID")
     bellhop exec one -- sh -c 'echo kept >file'
-    if can_pause; then
-        is_state paused
+    engine_objects >"$BOX_TMP/before"
+    pause_or_refused
+    if [ "$PAUSED" = yes ]; then
         [ "$(first_pid "$ID")" = "$pid" ]
         [ "$(bellhop exec one -- cat file)" = kept ]
     else
-        engine_objects >"$BOX_TMP/before"
-        run -9 bellhop pause --level freeze one --json
-        is_named level
         engine_objects | diff "$BOX_TMP/before" -
     fi
     is_state running
@@ -526,7 +627,8 @@ case_ends()
         paused)
             claims pause || continue
             up
-            can_pause || continue
+            pause_or_refused
+            [ "$PAUSED" = yes ] || continue
             ;;
         esac
         is_state "$state"
@@ -551,7 +653,7 @@ case_gone()
     up
     lose_disk
     run -3 bellhop start one --json
-    jq -e '.error | .code == "not_found" and (.detail | fromjson | .gone.cause == "its disk is gone")' <<<"$output" ||
+    json_is '.error | .code == "not_found" and (.detail | fromjson | .gone.cause == "its disk is gone")' <<<"$output" ||
         fail "$PROVIDER: $output"
     left_nothing
     up --on-gone recreate
@@ -598,7 +700,7 @@ case_list()
 {
     local name
 
-    bellhop providers --json | jq -e --arg name "$PROVIDER" '.providers[] | select(.name == $name) | .usable'
+    bellhop providers --json | json_is 'any(.providers[]; .name == $name and .usable)' --arg name "$PROVIDER"
     [[ "$(drive probe "$A")" == "usable "* ]]
     up
     bellhop up --name two --agent none --empty "${UP[@]}" >/dev/null 2>&1

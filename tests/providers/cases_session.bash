@@ -35,8 +35,11 @@ case_files()
         rm -rf "$BOX_TMP/back"
         bellhop get one ":$name" "$BOX_TMP/back"
         cmp "$BOX_TMP/$name" "$BOX_TMP/back/$name"
-        bellhop exec -n one -- cat "$name" | cmp - "$BOX_TMP/$name"
-        bellhop exec one -- sh -c 'cat >copy; cat copy' <"$BOX_TMP/$name" | cmp - "$BOX_TMP/$name"
+        bellhop exec -n one -- cat "$name" >"$BOX_TMP/out" # by its status: nothing printed is equal to the empty file
+        cmp "$BOX_TMP/out" "$BOX_TMP/$name"
+        bellhop exec one -- sh -c 'cat >copy && cat copy && echo copied >&2' <"$BOX_TMP/$name" >"$BOX_TMP/out" 2>"$BOX_TMP/err"
+        cmp "$BOX_TMP/out" "$BOX_TMP/$name"
+        [ "$(cat "$BOX_TMP/err")" = copied ]
     done
 }
 
@@ -157,7 +160,7 @@ case_url_alone()
     [ "$(guest "/v1/files/$work/note")" = hello ]
     guest /bellhop.v1.Exec/Run -H 'Content-Type: application/json' -d "$(jq -n --arg work "$work" \
         '{argv: ["sh", "-c", "cat note; echo $((6 * 7))"], cwd: $work}')" >"$BOX_TMP/ran"
-    jq -e '.exit.code == 0 and .stdout.text == "hello\n42\n"' "$BOX_TMP/ran" || fail "$PROVIDER: $(cat "$BOX_TMP/ran")"
+    json_is '.exit.code == 0 and .stdout.text == "hello\n42\n"' <"$BOX_TMP/ran" || fail "$PROVIDER: $(cat "$BOX_TMP/ran")"
     [ "$(curl -s -o /dev/null -w '%{http_code}' "$GUEST/v1/files/$work/note")" = 401 ]
     half_close "$url"
     run ! grep -vxE 'bellhop-monitor (find|dial)' "$BELLHOP_STATE_DIR/asked"
@@ -208,7 +211,8 @@ case_wake()
 
     up
     bellhop exec one -- sh -c 'echo kept >file'
-    if can_pause; then function=resume; else bellhop stop one; fi
+    pause_or_refused
+    if [ "$PAUSED" = yes ]; then function=resume; else bellhop stop one; fi
     forget_asked
     broken "$function slow:60"
     begin=$SECONDS

@@ -21,6 +21,8 @@ DRIVERS_KUBERNETES=(
 
 DRIVERS_KUBERNETES_POOL=('kubernetes|--provider kubernetes --pool bellhop|pool=bellhop|kubernetes_pool')
 
+load ../lib/engine_objects
+
 BELLHOP_BUILD=${BELLHOP_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
 REPO=$BATS_TEST_DIRNAME/../..
 IMAGE_DIR=${IMAGE_DIR:-$(readlink -f "$REPO/build/image/tests")}
@@ -110,7 +112,7 @@ first_pid()
 }
 
 # engine_objects: containers, images, volumes and networks of this state directory in the engine in force, or its
-# Kubernetes objects. Without a mark it has made none.
+# Kubernetes objects. Without a mark it has made none. An engine that does not answer prints that.
 engine_objects()
 {
     local mark
@@ -118,20 +120,18 @@ engine_objects()
     [ -n "$engine" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
     mark=dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")
     case $engine in
-    kubernetes*) kube_objects "$mark" ;;
-    *) docker_objects "$mark" ;;
+    kubernetes*) kube_list "$mark" ;;
+    *) engine_list "${DOCKER_HOST#unix://}" "$mark" ;;
     esac
 }
 
-docker_objects() # LABEL
+kube_list() # [LABEL]
 {
-    local kind filter
-
-    filter=$(jq -rn --arg mark "$1" '{"label": [$mark]} | tojson | @uri')
-    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
-        curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter" | jq -r '.[].Id'
-    done
-    curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
+    kube get namespace "$KUBE_NAMESPACE" >/dev/null || {
+        echo "no answer from the cluster"
+        return 1
+    }
+    kube_objects "$@"
 }
 
 # use_driver ROW: sets PROVIDER, UP, DRIVE_OPTIONS and engine.

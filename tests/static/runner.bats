@@ -51,6 +51,45 @@ last_line()
     [[ "$output" == *"demo: later (no such kernel)"* ]]
 }
 
+@test "a skip that is not in the list fails a whole run, and none of some files" {
+    printf '@test "good" { true; }\n@test "later" { skip "no such kernel"; }\n@test "never" { skip "no such kernels"; }\n' |
+        demo skip
+    printf '# A head.\ntests/demo/.*\tno such (kernel|disk)\tan old machine\n' >tests/skips.tsv
+    run_runner
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "1 passed, 1 failed, 2 skipped" ]
+    [[ "$output" == *"demo: never: skipped, and tests/skips.tsv does not allow it: no such kernels"* ]]
+    [[ "$output" != *"later: skipped"* ]]
+    run_runner tests/demo/skip.bats
+    [ "$status" -eq 0 ]
+    printf 'tests/other/.*\tno such kernels?\tanother file\n' >tests/skips.tsv
+    run_runner
+    [ "$(last_line)" = "1 passed, 2 failed, 2 skipped" ]
+    printf 'tests/demo/skip.bats\tno such kernels?\tan old machine\n' >tests/skips.tsv
+    run_runner
+    [ "$status" -eq 0 ]
+    : >tests/skips.tsv
+    run_runner
+    [ "$(last_line)" = "1 passed, 2 failed, 2 skipped" ]
+}
+
+@test "the run of the engines is judged by the list of skips, too" {
+    mkdir tests/engines
+    printf '# engines-only\n@test "good" { true; }\n@test "lost" { skip "no engine"; }\n' >tests/engines/one.bats
+    printf 'tests/demo/.*\tno engine\tanother file\n' >tests/skips.tsv
+    run_runner --engines
+    [ "$status" -ne 0 ]
+    [ "$(last_line)" = "1 passed, 1 failed, 1 skipped" ]
+    printf 'tests/engines/one.bats\tno engine\tan old machine\n' >tests/skips.tsv
+    run_runner --engines
+    [ "$status" -eq 0 ]
+    printf '@test "else" { skip "no else"; }\n' >tests/engines/two.bats
+    run_runner --engines tests/engines/one.bats
+    [ "$(last_line)" = "1 passed, 0 failed, 1 skipped" ]
+    run_runner --engines
+    [ "$(last_line)" = "1 passed, 1 failed, 2 skipped" ]
+}
+
 @test "a run without any test fails" {
     run_runner
     [ "$status" -ne 0 ]
