@@ -34,14 +34,15 @@ teardown()
     if [ -n "$(kube delete resourcequotas --all)" ]; then
         wait_until 60 admits_pods
     fi
-    kubectl --kubeconfig="$KUBE_ADMIN" uncordon -l kubernetes.io/hostname >/dev/null
+    uncordon
     rmdir -p /run/secrets/kubernetes.io/serviceaccount 2>/dev/null || true
     use_cluster kubernetes
     box_teardown
-    nothing_left || wait_until 20 nothing_left
+    wait_until 20 nothing_left
 }
 
-nothing_left() { [ -z "$(kube_objects)" ]; }
+cordon() { kubectl --kubeconfig="$KUBE_ADMIN" cordon -l kubernetes.io/hostname >/dev/null; }
+uncordon() { kubectl --kubeconfig="$KUBE_ADMIN" uncordon -l kubernetes.io/hostname >/dev/null; }
 
 up() # [OPTION...]
 {
@@ -58,7 +59,7 @@ refuses()
     run "${@:3}"
     [ "$status" -ne 0 ]
     [[ "$output" == *"\"code\":\"$code\""* && "$output" == *"$text"* ]] || fail "$output"
-    [ -z "$(bellhop ls -q)" ]
+    has_no_boxes
     wait_until 20 nothing_left
 }
 

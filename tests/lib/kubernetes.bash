@@ -154,22 +154,34 @@ sa_config()
         contexts: [{name: "c", context: {cluster: "k", user: "u", namespace: $namespace}}]}'
 }
 
-# kube_objects [SELECTOR]: what boxes have in the namespace: "Pod bellhop-...".
+# kube_objects [SELECTOR]: what boxes have in the namespace: "Pod bellhop-...". Fails if the API server does not answer:
+# an empty output alone does not prove that nothing is there.
 kube_objects()
 {
-    kube get pods,secrets,persistentvolumeclaims,networkpolicies -l "${1:-dev.bellhop.box}" -o json |
-        jq -r '.items[] | .kind + " " + .metadata.name'
+    local all
+
+    all=$(kube get pods,secrets,persistentvolumeclaims,networkpolicies -l "${1:-dev.bellhop.box}" -o json) || return 1
+    jq -r '.items[] | .kind + " " + .metadata.name' <<<"$all" || return 1
     [ -z "${KUBE_POOL:-}" ] || pool_objects "$@"
+}
+
+# nothing_left [SELECTOR]
+nothing_left()
+{
+    local left
+
+    left=$(kube_objects "$@") && [ -z "$left" ]
 }
 
 # pool_objects [SELECTOR]: the claims of boxes, and Sandboxes and pods that are neither the pool's own nor of other claims.
 pool_objects()
 {
-    local all
+    local all claims
 
-    kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json | jq -r '.items[] | .kind + " " + .metadata.name'
-    all=$(kube get sandboxclaims,sandboxes,pods -o json)
-    jq -r --argjson asked "$(kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json | jq '[.items[].metadata.uid]')" '
+    claims=$(kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json) || return 1
+    jq -r '.items[] | .kind + " " + .metadata.name' <<<"$claims" || return 1
+    all=$(kube get sandboxclaims,sandboxes,pods -o json) || return 1
+    jq -r --argjson asked "$(jq '[.items[].metadata.uid]' <<<"$claims")" '
         def is_owned_by(uids): any(.metadata.ownerReferences[]?; .uid as $uid | uids | index($uid));
         [.items[] | select(.kind == "SandboxClaim") | .metadata.uid] - $asked as $others |
         [.items[] | select(.kind == "Sandbox" and (is_owned_by($others) or
