@@ -301,7 +301,12 @@ plugin_config()
     [ "$(kube_objects | wc -l)" = 3 ]
 }
 
+# The box's new pod is there, and no node has it.
+is_pending() { kube get pod "bellhop-$ID" -o json | jq -s -e 'length == 1 and .[0].spec.nodeName == null'; }
+
 @test "an API server that restarts ends neither a watch nor a start" {
+    local start
+
     up
     bellhop exec one -- sh -c 'echo kept >file'
     cluster stop-apiserver
@@ -310,11 +315,16 @@ plugin_config()
     [ "$(bellhop exec one -- cat file)" = kept ]
     kill -9 "$(kube_pid "$ID")"
     wait_until 30 is_state stopped
-    bellhop start one >"$BOX_TMP/start" 2>&1 3>&- &
-    wait_until 10 is_state provisioning
+    cordon
+    bellhop start one >"$BOX_TMP/start" 2>&1 3>&- 4>&- &
+    start=$!
+    wait_until 20 is_pending
+    is_state provisioning
     cluster stop-apiserver
+    run ! is_gone "$start"
     cluster start-apiserver
-    wait $! || fail "$(cat "$BOX_TMP/start")"
+    uncordon
+    wait "$start" || fail "$(cat "$BOX_TMP/start")"
     [ "$(bellhop exec one -- cat file)" = kept ]
 }
 
