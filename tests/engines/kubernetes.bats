@@ -16,6 +16,9 @@ setup_file()
     "$BELLHOP_BUILD/bellhop" image build "$BATS_TEST_DIRNAME/../lib/image" --form oci >/dev/null
     start_boxes_cluster --nodes 2
     start_kubectl_proxy
+    make_role
+    kube create serviceaccount boxer
+    kube create rolebinding boxer --role=bellhop --serviceaccount=boxes:boxer
 }
 
 teardown_file() { [ -n "$NO_CLUSTER" ] || stop_boxes_cluster; }
@@ -87,7 +90,7 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
 }
 
 @test "a pod that no node has room for says so at the deadline, and nothing is left" {
-    refuses deadline_exceeded 'Unschedulable' up_json --cpus 1000 --start-timeout 8s
+    refuses deadline_exceeded 'Unschedulable' up_json --cpus 1000 --start-timeout 60s
 }
 
 @test "a token that the API server refuses is a typed error" {
@@ -95,13 +98,18 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
     KUBECONFIG=$BOX_TMP/kubeconfig refuses permission_denied Unauthorized up_json
 }
 
+# A new quota is in force only after the controller has counted.
+is_refused_by_quota() { [[ "$(admits_pods 2>&1)" == *"quota: $1"* ]]; }
+
 @test "a quota refuses a box before anything is made" {
     kube create quota few --hard=pods=0
+    wait_until 60 is_refused_by_quota few
     refuses resource_exhausted 'exceeded quota: few' up_json
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ]
     kube delete quota few
     wait_until 60 admits_pods
     kube create quota limits --hard=limits.cpu=4
+    wait_until 60 is_refused_by_quota limits
     refuses resource_exhausted 'must specify limits.cpu' up_json
     up --cpus 0.5
 }
@@ -115,13 +123,12 @@ is_state() { [ "$(status_of .state)" = "$1" ]; }
 }
 
 @test "the role of the documentation suffices for a service account, and less is refused with its reason" {
-    kube create serviceaccount boxer
-    make_role
-    sa_config boxer >"$BOX_TMP/kubeconfig"
+    kube create serviceaccount newcomer
+    sa_config newcomer >"$BOX_TMP/kubeconfig"
     export KUBECONFIG=$BOX_TMP/kubeconfig
     unset BELLHOP_KUBE_NAMESPACE
     refuses permission_denied 'cannot create resource' up_json
-    kube create rolebinding boxer --role=bellhop --serviceaccount=boxes:boxer
+    kube create rolebinding newcomer --role=bellhop --serviceaccount=boxes:newcomer
     up --network none
     [ "$(bellhop exec one -- echo there)" = there ]
     bellhop stop one
