@@ -141,7 +141,22 @@ is_refused_by_quota() { [[ "$(admits_pods 2>&1)" == *"quota: $1"* ]]; }
     bellhop stop one
     kube patch networkpolicy "bellhop-$ID" --type merge -p '{"spec": {"egress": [{}]}}'
     bellhop start one
-    kube get networkpolicy "bellhop-$ID" -o json | jq -e '.spec.egress == null and (.spec.policyTypes | length) == 2'
+    kube get networkpolicy "bellhop-$ID" -o json |
+        jq -s -e 'length == 1 and (.[0].spec | .egress == null and (.policyTypes | length) == 2)'
+}
+
+# The class of start_boxes_cluster; its handler is a runtime of the nodes' containerd.
+@test "--runtime is the runtime class of the box's pod, also after a stop, and without it there is none" {
+    runtime_class() { kube get pod "bellhop-$ID" -o json | jq -r '.spec.runtimeClassName'; }
+
+    up --runtime runc
+    [ "$(runtime_class)" = runc ]
+    bellhop stop one
+    bellhop start one
+    [ "$(runtime_class)" = runc ]
+    bellhop rm one
+    up
+    [ "$(runtime_class)" = null ]
 }
 
 # in_pod COMMAND...: with the files that a pod of the service account has, in a mount namespace of its own.
