@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # needs: image
+# turn: kubernetes
 # time-limit: 2400
 # The cluster of tests/lib/kubernetes, and the image of the boxes in it: a pod under Pod Security `restricted` with the
 # token of a Secret, reached at its address, by port-forward and through the API server.

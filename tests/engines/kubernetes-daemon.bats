@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # engines-only
 # needs: image
+# turn: kubernetes
 # time-limit: 2400
 # The daemon in a cluster, as image/kubernetes has it: one leader by a Lease, its rights, and boxes that neither notice
 # its end nor are lost by it. When a Lease is free, either pod may take it.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # engines-only
+# turn: kubernetes
 # time-limit: 1800
 # needs: image
 # Boxes from a SandboxWarmPool of agent-sandbox, with the template and the role of docs/kubernetes.md.

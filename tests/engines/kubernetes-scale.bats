@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # engines-only
 # early
+# turn: kubernetes
 # time-limit: 2400
 # needs: image
 # 300 boxes of the daemon over three simulated nodes: a pod there runs nothing, and one guest agent answers at the

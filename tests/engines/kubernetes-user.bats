@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # engines-only
 # early
+# turn: kubernetes
 # time-limit: 1800
 # needs: image
 # Boxes in Kubernetes as a person meets them: a wrong cluster, ^C, a project of some size, an API server that is away.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # engines-only
+# turn: kubernetes
 # time-limit: 2400
 # needs: image
 # The provider kubernetes where a cluster refuses, fails or takes away: the error and the cause have Kubernetes' own
