@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # engines-only
 # early
+# turn: kubernetes
 # time-limit: 1800
 # needs: image network
 # The life of a box with the real coding agents (tests/bootstrap/loop.bats), as a pod. A pod has neither pause nor

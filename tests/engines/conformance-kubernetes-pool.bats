@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # engines-only
+# turn: kubernetes
 # time-limit: 2700
 # needs: image
 # The cases of tests/providers with boxes from a pool of agent-sandbox, whose template is that of docs/kubernetes.md.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # engines-only
+# turn: kubernetes
 # time-limit: 2700
 # needs: image
 # The cases of tests/providers with Kubernetes: the cluster of tests/lib/kubernetes, by its kubeconfig and by kubectl's

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # engines-only
+# turn: kubernetes
 # time-limit: 900
 # needs: image network
 # agent-sandbox's Python client, unmodified, with our image in a real cluster: a claim from a warm pool, commands and files.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # needs: image
+# turn: kubernetes
 # time-limit: 2400
 # The cluster of tests/lib/kubernetes, and the image of the boxes in it: a pod under Pod Security `restricted` with the
 # token of a Secret, reached at its address, by port-forward and through the API server.
@@ -22,7 +23,7 @@ setup_file()
     "${BELLHOP_BUILD:-$top/build/release}/bellhop" image build slim --form oci >/dev/null
     cp "$top/build/image/slim/oci.tar" "$IMAGE"
     cluster import "$IMAGE" 1
-    kubectl proxy --unix-socket="$PROXY" >"$BATS_FILE_TMPDIR/proxy.log" 2>&1 3>&- 4>&- &
+    kubectl proxy --unix-socket="$PROXY" >"$BATS_FILE_TMPDIR/proxy.log" 2>&1 3>&- 4>&- {KUBERNETES_LOCK_FD}>&- &
     echo $! >"$BATS_FILE_TMPDIR/proxy.pid"
     wait_until 30 curl -sf --unix-socket "$PROXY" http://localhost/readyz
     kubectl create namespace boxes
@@ -138,7 +139,11 @@ is_not_ready() { [ "$(condition_of "$1")" = Unknown ]; }
 
 @test "a node that loses its power is NotReady, and its pods cannot be reached" {
     local address
-    address=$(pod_field three podIP)
+    cluster import "$IMAGE" 2
+    kubectl -n boxes create secret generic four --from-literal=token="$TOKEN"
+    pod_of four n2 | kubectl create -f -
+    kubectl -n boxes wait --for=condition=Ready pod/four --timeout=120s
+    address=$(pod_field four podIP)
 
     curl -sf -o /dev/null "http://$address:4711/v1/health"
     cluster kill-node 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # early
 # engines-only
+# turn: kubernetes
 # time-limit: 1800
 # needs: image
 # Boxes from a SandboxWarmPool of agent-sandbox, with the template and the role of docs/kubernetes.md.
@@ -32,10 +33,8 @@ teardown()
     [ -z "$NO_CLUSTER" ] || return 0
     use_cluster kubernetes_pool
     box_teardown
-    nothing_left || wait_until 30 nothing_left
+    wait_until 30 nothing_left
 }
-
-nothing_left() { [ -z "$(kube_objects)" ]; }
 
 up() # NAME [OPTION...]
 {
@@ -51,8 +50,8 @@ refuses()
     run bellhop up --name one --agent none --empty --json "${@:3}"
     [ "$status" -ne 0 ]
     [[ "$output" == *"\"code\":\"$1\""* && "$output" == *"$2"* ]] || fail "$output"
-    [ -z "$(bellhop ls -q)" ]
-    nothing_left || wait_until 30 nothing_left
+    has_no_boxes
+    wait_until 30 nothing_left
 }
 
 status_of() { bellhop status one --json | jq -r "$1"; }
@@ -119,7 +118,7 @@ answer_of()
 }
 
 @test "no box of a pool can use another's token, and one that waits serves nobody" {
-    local one two address
+    local one two address addresses secrets
 
     up one
     one=$ID
@@ -129,11 +128,17 @@ answer_of()
     [ "$(answer_of "$two" "$(cat "$BELLHOP_STATE_DIR/boxes/$two/token")")" = 200 ]
     [ "$(answer_of "$one" "$(cat "$BELLHOP_STATE_DIR/boxes/$two/token")")" = 401 ]
     [ "$(answer_of "$two" "$(cat "$BELLHOP_STATE_DIR/boxes/$one/token")")" = 401 ]
-    [ -z "$(kube get secrets -o name)" ]
-    [ -z "$(bellhop exec one -- sh -c 'find /run/bellhop -type f -o -type p')" ]
+    secrets=$(kube get secrets -o name)
+    [ -z "$secrets" ] || fail "$secrets"
+    run -0 bellhop exec one -- find /run/bellhop -type f -o -type p
+    [ -z "$output" ] || fail "$output"
     wait_until 60 has_ready "$KUBE_POOL" 2
-    for address in $(kube get sandboxes -o json | jq -r '.items[] |
-        select(.metadata.ownerReferences[0].kind == "SandboxWarmPool") | .status.podIPs[0]'); do
+    mapfile -t addresses < <(kube get sandboxes -o json | jq -r '.items[] |
+        select(.metadata.ownerReferences[0].kind == "SandboxWarmPool") | .status.podIPs[0]')
+    [ "${#addresses[@]}" -eq 2 ]
+    for address in "${addresses[@]}"; do
+        run -0 kube get pods -o "jsonpath={.items[?(@.status.podIP==\"$address\")].status.phase}"
+        [ "$output" = Running ]
         run -7 curl -s --noproxy '*' "http://$address:4711/v1/health"
     done
 }
@@ -202,10 +207,10 @@ restarts() { kube get pod "$(claim_of "$ID")" -o 'jsonpath={.status.containerSta
 
 @test "a readiness probe that fails is said by a start that waits for it, and ends no box" {
     is_unready() { kube get pod "$(claim_of "$ID")" -o json |
-        jq -e '.status.conditions[] | select(.type == "Ready" and .reason == "ContainersNotReady")' >/dev/null; }
+        jq -s -e 'length == 1 and any(.[0].status.conditions[]; .type == "Ready" and .reason == "ContainersNotReady")'; }
 
     pool unready 0 '.containers[0].readinessProbe = {exec: {command: ["test", "-e", "/workspace/ready"]}, periodSeconds: 1}'
-    refuses deadline_exceeded 'Readiness probe failed' --provider kubernetes --pool unready --start-timeout 20s
+    refuses deadline_exceeded 'Readiness probe failed' --provider kubernetes --pool unready --start-timeout 60s
     kube delete sandboxwarmpools,sandboxtemplates unready
     pool unready 0 '.containers[0].readinessProbe = {exec: {command: ["test", "-e", "/workspace/ready"]}, periodSeconds: 1} |
         .containers[0].command[2] |= ": >/workspace/ready; " + .'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # engines-only
 # early
+# turn: kubernetes
 # time-limit: 1800
 # needs: image
 # Boxes in Kubernetes as a person meets them: a wrong cluster, ^C, a project of some size, an API server that is away.
@@ -33,10 +34,9 @@ teardown()
     kubectl --kubeconfig="$KUBE_ADMIN" uncordon n1 >/dev/null
     use_cluster kubernetes
     box_teardown
-    nothing_left || wait_until 20 nothing_left
+    wait_until 20 nothing_left
 }
 
-nothing_left() { [ -z "$(kube_objects)" ]; }
 has_pod() { kube_objects | grep -q '^Pod '; }
 up() { bellhop up --name one --provider kubernetes --agent none "$@"; }
 cordon() { kubectl --kubeconfig="$KUBE_ADMIN" cordon n1 >/dev/null; }
@@ -68,7 +68,7 @@ fails_with()
     jq '.clusters[0].cluster."certificate-authority-data" = "!"' "$BOX_TMP/good" >"$config"
     KUBECONFIG=$config fails_with 2 "KUBECONFIG: 'certificate-authority-data'" up --empty
     BELLHOP_KUBE_REGISTRY=registry.invalid/boxes fails_with 4 'push it, or set kube-registry' up --empty
-    [ -z "$(bellhop ls -q)" ]
+    has_no_boxes
 }
 
 @test "a path in the address of the cluster is from the directory of up, and the box is reached from elsewhere" {
@@ -80,7 +80,7 @@ fails_with()
 
 @test "a start whose time ends says why the pod does not run" {
     cordon
-    fails_with 6 Unschedulable up --empty --start-timeout 10s
+    fails_with 6 Unschedulable up --empty --start-timeout 60s
     nothing_left
 }
 
@@ -93,14 +93,14 @@ fails_with()
     wait_until 20 has_pod
     kill -INT "$pid"
     wait_gone "$pid"
-    [ -z "$(bellhop ls -q)" ]
+    has_no_boxes
     nothing_left
     env "$BELLHOP" up --name one --provider kubernetes --agent none --empty >/dev/null 2>&1 3>&- &
     pid=$!
     wait_until 20 has_pod
     end_now "$pid"
     bellhop gc
-    [ -z "$(bellhop ls -q)" ]
+    has_no_boxes
     nothing_left
 }
 

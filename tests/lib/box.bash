@@ -107,6 +107,14 @@ kill_marked()
     done
 }
 
+# An output of `ls` that is empty because it failed does not count.
+has_no_boxes()
+{
+    local names
+
+    names=$(bellhop ls -q) && [ -z "$names" ]
+}
+
 # end_now PID...: kills, and waits until the processes are gone.
 end_now()
 {

@@ -2,7 +2,8 @@
 """kube_scale.py DAEMON_SOCKET DAEMON_PID CALLS N: makes N boxes by the daemon, one after the other, then removes them.
 
 CALLS has a line "METHOD PATH" for each call of the API server (engine_proxy.py). Prints rates, calls a box and memory.
-Fails if the last third of the boxes needs more calls or memory a box than the first third, beyond the bounds below.
+Fails if the last third of the boxes needs more calls or memory a box than the first third, or the boxes that are there
+meanwhile need more calls, beyond the bounds below.
 Times are printed and not judged."""
 import http.client
 import json
@@ -15,6 +16,8 @@ import time
 DAEMON, PID, CALLS, N = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 PART = N // 3
 MOST_RATIO = 1.5  # of calls a box: the last third beside the first
+LEAST_CALLS = 3  # of a box: fewer are a record of calls that is not one
+MOST_REST = 12  # calls a minute of a box while others are made or removed; 5 to 6 at rest (docs/kubernetes.md)
 MOST_DAEMON_KIB = 64  # of the daemon's own memory, for each box more
 BOX = re.compile("bellhop-([0-9a-f]{16})")
 TRIAL = "0" * 16
@@ -119,9 +122,12 @@ def run(what, step):
             daemon_kib.append(own_kib(PID))
     seconds = time.monotonic() - begun
     first, end = mean([len(s) for s in steps[:PART]]), mean([len(s) for s in steps[-PART:]])
+    rest = others / box_minutes
     print(f"{what}: {N / seconds:.1f} boxes a second; calls a box: first {PART}: {first:.1f}, last {PART}: {end:.1f}"
-          f" ({kinds(steps)}); of each other box {others / box_minutes:.2f} a minute meanwhile", flush=True)
+          f" ({kinds(steps)}); of each other box {rest:.2f} a minute meanwhile", flush=True)
+    assert first >= LEAST_CALLS, f"{what}: {first} calls a box"
     assert end <= first * MOST_RATIO, f"{what}: the cost of a box is not flat: {first} calls, then {end}"
+    assert rest <= MOST_REST, f"{what}: each other box needs {rest} calls a minute"
 
 
 def create(i):

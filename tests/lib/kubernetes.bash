@@ -7,7 +7,7 @@
 #
 # Then kubectl is in PATH and KUBECONFIG is the administrator's. Without a built cluster in the cache the tests are
 # skipped; KUBERNETES_BUILD=1 builds it: ten minutes. One file at a time has the
-# cluster of a slot.
+# cluster of a slot: tests/run starts the files with `# turn: kubernetes` one after the other.
 
 source "${BASH_SOURCE[0]%/*}/wait.bash"
 CLUSTER=${BASH_SOURCE[0]%/*}/kubernetes/cluster.sh
@@ -20,7 +20,12 @@ KUBERNETES_LOCK=/run/lock/bellhop-kubernetes-$KUBERNETES_SLOT
 # The address of its API server.
 KUBERNETES_ADDRESS=10.$((231 - KUBERNETES_SLOT)).0.1
 
-cluster() { "$CLUSTER" "$@" 3>&- 4>&-; }
+# Programs of the cluster outlive their test: none inherits bats' descriptors, or that of the lock.
+cluster()
+(
+    [ -z "${KUBERNETES_LOCK_FD:-}" ] || exec {KUBERNETES_LOCK_FD}>&-
+    exec "$CLUSTER" "$@" 3>&- 4>&-
+)
 
 # find_cluster [--agent-sandbox]: fails if there is none; NO_CLUSTER is the reason then.
 find_cluster()
@@ -41,15 +46,21 @@ need_cluster()
 
 # The lock is held by bats itself until the file ends. A cluster that is marked and up then was left by a test that was
 # killed.
+KUBERNETES_LOCK_WAIT_S=600
 start_cluster()
 {
     exec {KUBERNETES_LOCK_FD}>"$KUBERNETES_LOCK"
-    flock "$KUBERNETES_LOCK_FD"
+    export KUBERNETES_LOCK_FD
+    flock -w "$KUBERNETES_LOCK_WAIT_S" "$KUBERNETES_LOCK_FD" || {
+        echo "another test has had the cluster of slot $KUBERNETES_SLOT for $KUBERNETES_LOCK_WAIT_S s" \
+            "($KUBERNETES_LOCK): BELLHOP_KUBERNETES_SLOT=0 to 9 is another" >&2
+        return 1
+    }
     if [ -e "$KUBERNETES_LOCK.test" ]; then
-        cluster down {KUBERNETES_LOCK_FD}>&-
+        cluster down
     fi
     : >"$KUBERNETES_LOCK.test"
-    cluster up "$@" >"$BATS_FILE_TMPDIR/cluster-env" {KUBERNETES_LOCK_FD}>&-
+    cluster up "$@" >"$BATS_FILE_TMPDIR/cluster-env"
     source "$BATS_FILE_TMPDIR/cluster-env"
     export PATH KUBECONFIG
 }
@@ -154,22 +165,34 @@ sa_config()
         contexts: [{name: "c", context: {cluster: "k", user: "u", namespace: $namespace}}]}'
 }
 
-# kube_objects [SELECTOR]: what boxes have in the namespace: "Pod bellhop-...".
+# kube_objects [SELECTOR]: what boxes have in the namespace: "Pod bellhop-...". Fails if the API server does not answer:
+# an empty output alone does not prove that nothing is there.
 kube_objects()
 {
-    kube get pods,secrets,persistentvolumeclaims,networkpolicies -l "${1:-dev.bellhop.box}" -o json |
-        jq -r '.items[] | .kind + " " + .metadata.name'
+    local all
+
+    all=$(kube get pods,secrets,persistentvolumeclaims,networkpolicies -l "${1:-dev.bellhop.box}" -o json) || return 1
+    jq -r '.items[] | .kind + " " + .metadata.name' <<<"$all" || return 1
     [ -z "${KUBE_POOL:-}" ] || pool_objects "$@"
+}
+
+# nothing_left [SELECTOR]
+nothing_left()
+{
+    local left
+
+    left=$(kube_objects "$@") && [ -z "$left" ]
 }
 
 # pool_objects [SELECTOR]: the claims of boxes, and Sandboxes and pods that are neither the pool's own nor of other claims.
 pool_objects()
 {
-    local all
+    local all claims
 
-    kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json | jq -r '.items[] | .kind + " " + .metadata.name'
-    all=$(kube get sandboxclaims,sandboxes,pods -o json)
-    jq -r --argjson asked "$(kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json | jq '[.items[].metadata.uid]')" '
+    claims=$(kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json) || return 1
+    jq -r '.items[] | .kind + " " + .metadata.name' <<<"$claims" || return 1
+    all=$(kube get sandboxclaims,sandboxes,pods -o json) || return 1
+    jq -r --argjson asked "$(jq '[.items[].metadata.uid]' <<<"$claims")" '
         def is_owned_by(uids): any(.metadata.ownerReferences[]?; .uid as $uid | uids | index($uid));
         [.items[] | select(.kind == "SandboxClaim") | .metadata.uid] - $asked as $others |
         [.items[] | select(.kind == "Sandbox" and (is_owned_by($others) or

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs one test file (a unit test program or a bats file) under a time limit, keeps its TAP output
 # in OUT, and prints it in one piece at the end, so that the output of parallel files does not mix.
-# Its own exit status is always 0: tests/lib/tally.awk reads the verdict from OUT.
+# Its own exit status is always 0: tests/lib/tally.awk reads the verdict from OUT. Files of one turn run one at a time;
+# the limit counts from when a file has its turn.
 set -eu
 
 file=$1
@@ -10,6 +11,11 @@ out=$TEST_DIR/out/$name
 
 limit=$(sed -n '1,10s/^# *time-limit: *\([0-9][0-9]*\).*/\1/p' "$file" 2>/dev/null | head -n 1)
 limit=${limit:-$TEST_LIMIT_S}
+turn=$(sed -n '1,10s/^# *turn: *\([a-z][a-z]*\).*/\1/p' "$file" 2>/dev/null | head -n 1)
+if [ -n "$turn" ]; then
+    exec 8>"$TEST_DIR/turn-$turn.lock"
+    flock 8
+fi
 
 case $file in
 *.bats)
@@ -22,7 +28,8 @@ esac
 
 start=$(date +%s%N)
 status=0
-timeout --kill-after=10 "$limit" "$@" >"$out.tap" 2>&1 </dev/null || status=$?
+timeout --kill-after=10 "$limit" "$@" >"$out.tap" 2>&1 </dev/null 8>&- || status=$?
+[ -z "$turn" ] || exec 8>&-
 took=$((($(date +%s%N) - start) / 1000000))
 times >"$out.times" # of its children in the second line: the processor time that makes a run long
 processor=$(sed -n 2p "$out.times")

@@ -186,6 +186,17 @@ flaky_once()
     [ "$(last_line)" = "2 passed, 0 failed" ]
 }
 
+@test "files of one turn run one at a time, and the limit does not count while a file waits" {
+    local name
+
+    for name in a b c; do
+        printf '# turn: demo\n# time-limit: 6\n@test "%s" { mkdir busy && sleep 4 && rmdir busy; }\n' "$name" | demo "$name"
+    done
+    printf '@test "other" { until [ -e busy ]; do sleep 0.05; done; }\n' | demo d-other
+    TEST_JOBS=4 run_runner
+    [ "$(last_line)" = "4 passed, 0 failed" ]
+}
+
 @test "serial files run alone and after the others" {
     printf '# serial\n@test "alone" { [ ! -e busy ] && [ -e was-busy ]; }\n' | demo a-serial
     printf '@test "other" { touch busy was-busy; sleep 0.3; rm busy; }\n' | demo b-other
