@@ -35,7 +35,7 @@ run_loop()
         return 1
     }
     [ "$(grep '^ok' "$BATS_TEST_TMPDIR/out" | grep -vc '# skip')" -eq 1 ]
-    [ -z "$(kube_objects)" ] || fail "left behind: $(kube_objects)"
+    nothing_left || fail "left behind: $(kube_objects)"
 }
 
 @test "opencode keeps its session through stop and start in Kubernetes, and rm leaves nothing" { run_loop opencode; }

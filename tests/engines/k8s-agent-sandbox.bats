@@ -32,7 +32,12 @@ setup_file()
 teardown_file() { [ -n "$NO_CLUSTER" ] || stop_boxes_cluster; }
 setup() { need_cluster; }
 
-nothing_left() { [ -z "$(pool_objects agents.x-k8s.io/created-by)" ]; }
+nothing_left()
+{
+    local left
+
+    left=$(pool_objects agents.x-k8s.io/created-by) && [ -z "$left" ]
+}
 
 @test "k8s-agent-sandbox claims a box of our image from a warm pool and works in it" {
     local python before

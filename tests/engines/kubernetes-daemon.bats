@@ -133,12 +133,12 @@ processes_of_uid()
 # children_of_uid UID: the pid and the name of each process of the pod that is not the first one of its container.
 children_of_uid()
 {
-    local file
+    local file name
 
     for file in $(grep -lE "pod($1|${1//-/_})" /proc/[0-9]*/cgroup 2>/dev/null); do
-        if grep -q '^NSpid:.*[[:space:]][0-9]' "${file%/cgroup}/status" 2>/dev/null &&
-            ! grep -q '^NSpid:.*[[:space:]]1$' "${file%/cgroup}/status"; then
-            echo "$(basename "${file%/cgroup}") $(cat "${file%/cgroup}/comm" 2>/dev/null)"
+        if [ "$(sed -n 's/^NSpid:.*[[:space:]]//p' "${file%/cgroup}/status" 2>/dev/null)" != 1 ] &&
+            name=$(cat "${file%/cgroup}/comm" 2>/dev/null); then
+            echo "$(basename "${file%/cgroup}") $name"
         fi
     done
 }
