@@ -71,9 +71,12 @@ clear_boxes()
 # left_nothing: no box, and nothing of one on this machine or in the engine.
 left_nothing()
 {
+    local left
+
     [ -z "$(bellhop ls -q)" ] || fail "$PROVIDER: left behind: $(bellhop ls)"
     no_traces || wait_for 10 no_traces || fail "$PROVIDER: left behind: $(traces)"
-    [ -z "$(engine_objects)" ] || fail "$PROVIDER: left behind: $(engine_objects)"
+    left=$(engine_objects) || fail "$PROVIDER: the engine does not say what is left"
+    [ -z "$left" ] || fail "$PROVIDER: left behind: $left"
 }
 
 is_answering() { drive health "$1" 2>/dev/null; } # ID
@@ -587,7 +590,8 @@ case_stores()
     [ "$(theirs bellhop exec theirs -- echo theirs)" = theirs ]
     theirs bellhop rm theirs
     theirs bellhop gc
-    [ "$(theirs engine_objects | tee "$BOX_TMP/left")" = "" ] || fail "left: $(cat "$BOX_TMP/left")"
+    theirs engine_objects >"$BOX_TMP/left"
+    [ ! -s "$BOX_TMP/left" ] || fail "left: $(cat "$BOX_TMP/left")"
     [ "$(bellhop exec one -- echo mine)" = mine ]
     bellhop rm one
     rm -rf --one-file-system "$BOX_TMP/away" "$other"

@@ -110,7 +110,7 @@ first_pid()
 }
 
 # engine_objects: containers, images, volumes and networks of this state directory in the engine in force, or its
-# Kubernetes objects. Without a mark it has made none.
+# Kubernetes objects. Without a mark it has made none. An engine that does not answer is an error.
 engine_objects()
 {
     local mark
@@ -125,13 +125,13 @@ engine_objects()
 
 docker_objects() # LABEL
 {
-    local kind filter
+    local kind filter answer
 
     filter=$(jq -rn --arg mark "$1" '{"label": [$mark]} | tojson | @uri')
-    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
-        curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter" | jq -r '.[].Id'
+    for kind in 'containers/json?all=1&' 'images/json?' 'networks?' 'volumes?'; do
+        answer=$(curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/${kind}filters=$filter") || return 1
+        jq -rn 'input | if type == "array" then .[].Id else .Volumes[]?.Name end' <<<"$answer" || return 1
     done
-    curl -sf --unix-socket "${DOCKER_HOST#unix://}" "http://engine/v1.41/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
 }
 
 # use_driver ROW: sets PROVIDER, UP, DRIVE_OPTIONS and engine.
