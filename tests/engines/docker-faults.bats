@@ -29,7 +29,7 @@ teardown()
 typed()
 {
     json_is '.error | (.code | IN("unavailable", "deadline_exceeded", "data_loss", "already_exists", "resource_exhausted"))
-        and (.message | length > 0 and (test("[\u0000-\u001f\u007f]") | not))' 2>/dev/null <<<"$output" ||
+        and (.message | length > 0 and (test("[\u0000-\u001f\u007f]| $") | not))' 2>/dev/null <<<"$output" ||
         fail "$1: $status $output"
 }
 
