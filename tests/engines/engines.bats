@@ -65,13 +65,15 @@ nothing_left()
 {
     local home=${ROOTLESS_HOME:-$ENGINES}
 
-    [ ! -e "$ENGINES" ] && [ ! -e "$home" ]
+    [ ! -e "$ENGINES" ]
+    [ ! -e "$home" ]
     [ -z "$(ps -eo args= | grep -F -e "$ENGINES" -e "$home" | grep -v grep)" ]
     ! grep -F -e "$ENGINES" -e "$home" /proc/self/mountinfo || return 1
     [ -z "${ROOTLESS_USER:-}" ] || ! getent passwd "$ROOTLESS_USER" || return 1
 }
 
-# The agent's container ran before its Docker was killed, as process PID.
+# Sets AFTER: the state of the agent's container once its Docker was killed and is back, and whether it is the process
+# that it was. To be called plainly: in a substitution no check counts.
 container_after_kill()
 {
     local socket=${DOCKER_HOST#unix://} pid
@@ -82,12 +84,13 @@ container_after_kill()
     [ "$(status "$socket" GET /_ping)" = 000 ]
     [ -d "/proc/$pid" ]
     restart_dockerd
-    api "$socket" GET /containers/agent/json | jq -c --argjson pid "$pid" '[.State.Status, .State.Pid == $pid]'
+    AFTER=$(api "$socket" GET /containers/agent/json | jq -c --argjson pid "$pid" '[.State.Status, .State.Pid == $pid]')
 }
 
 @test "containers outlive a Docker that is killed, until it comes back" {
     start_dockerd
-    [ "$(container_after_kill)" = '["exited",false]' ]
+    container_after_kill
+    [ "$AFTER" = '["exited",false]' ]
     stop_dockerd_hard
     stop_engines
     nothing_left
@@ -96,7 +99,8 @@ container_after_kill()
 @test "containers outlive a Docker that is killed and comes back, with live-restore" {
     export DOCKERD_OPTIONS=--live-restore
     start_dockerd
-    [ "$(container_after_kill)" = '["running",true]' ]
+    container_after_kill
+    [ "$AFTER" = '["running",true]' ]
     agent_answers "${DOCKER_HOST#unix://}"
     restart_dockerd
     agent_answers "${DOCKER_HOST#unix://}"

@@ -145,6 +145,13 @@ P
 
 no_traces() { [ -z "$(traces)" ]; }
 
+# json_is [JQ_OPTION...] FILTER: standard input is one JSON document, and the filter is true of it. `jq -e` of jq 1.6
+# succeeds if there is no input.
+json_is()
+{
+    jq -s -e "${@:1:$#-1}" "length == 1 and (.[0] | ${!#})" >/dev/null
+}
+
 fail()
 {
     echo "$*" >&2

@@ -13,8 +13,8 @@ faulty_setup_file()
     set_up_podman
     start_podman_service
     unset DOCKER_HOST
-    all_labelled docker >"$BATS_FILE_TMPDIR/before.docker"
-    all_labelled podman >"$BATS_FILE_TMPDIR/before.podman"
+    engine_contents docker >"$BATS_FILE_TMPDIR/before.docker"
+    engine_contents podman >"$BATS_FILE_TMPDIR/before.podman"
     "$BELLHOP_BUILD/bellhop" image build "$TOP/tests/lib/image" --form oci >/dev/null
 }
 
@@ -42,32 +42,44 @@ faulty_teardown()
     mend
     remove_with_snapshots
     bellhop gc >/dev/null 2>&1 || true
-    left=$(engine_traces)
+    left=$(engine_traces) || left="no answer"
     [ -z "${PROXY:-}" ] || end_now "$PROXY"
     box_teardown || status=1
     [ -z "$left" ] || fail "left in the engine: $left" || status=1
     return "$status"
 }
 
-# all_labelled docker|podman: containers, images and networks with a label of ours, and all volumes: we label none.
-all_labelled()
+# list_objects FILTER PATH: the lines of a jq filter of what the engine ENGINE lists. No answer is an error, not an empty
+# list; a busy engine that refuses is asked again.
+list_objects()
 {
-    local kind filter
+    local answer
 
-    filter=$(jq -rn '{"label": ["dev.bellhop.store"]} | tojson | @uri')
-    for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
-        curl -sf --unix-socket "$ENGINES/$1/sock" "http://engine/v1.41/${kind}filters=$filter" | jq -r --arg kind "$kind" '.[] | "\($kind) \(.Id)"'
-    done
-    curl -sf --unix-socket "$ENGINES/$1/sock" "http://engine/v1.41/volumes" | jq -r '.Volumes[]?.Name'
+    answer=$(api GET "$2" --retry 3) || return 1
+    jq -rn "input | $1" <<<"$answer"
+}
+
+# engine_contents docker|podman: all containers, images, networks and volumes, but the image that boxes are made of. A
+# daemon that starts makes its networks anew: they have names alone.
+engine_contents()
+{
+    local ENGINE=$ENGINES/$1/sock
+
+    list_objects '.[] | "container \(.Id) \(.Names)"' '/containers/json?all=1' || return 1
+    list_objects '.[] | select(.RepoTags // [] | any(contains("bellhop/tests:")) | not) | "image \(.Id) \(.RepoTags)"' \
+        '/images/json?all=1' || return 1
+    list_objects '.[] | "network \(.Name)"' /networks || return 1
+    list_objects '.Volumes[]? | "volume \(.Name)"' /volumes
 }
 
 # For the last test of a file.
-counts_are_as_before()
+nothing_new_in_engines()
 {
     local engine
 
     for engine in docker podman; do
-        all_labelled "$engine" | diff "$BATS_FILE_TMPDIR/before.$engine" - || fail "left in $engine"
+        engine_contents "$engine" >"$BATS_TEST_TMPDIR/after" || fail "$engine does not answer" || return
+        diff <(sort "$BATS_FILE_TMPDIR/before.$engine") <(sort "$BATS_TEST_TMPDIR/after") || fail "left in $engine" || return
     done
 }
 
@@ -114,7 +126,7 @@ is_hit() { [ -s "$SOCKET.hits" ]; }
 
 api() # METHOD PATH [CURL_OPTION...]
 {
-    curl -sf --max-time 60 --unix-socket "$ENGINE" -X "$1" "http://engine/v1.41$2" "${@:3}"
+    curl -sSf --max-time 60 --unix-socket "$ENGINE" -X "$1" "http://engine/v1.41$2" "${@:3}"
 }
 
 # Containers, images, volumes and networks with the mark of this test's state directory.
@@ -125,17 +137,21 @@ engine_traces()
     [ -n "${ENGINE:-}" ] && [ -e "$BELLHOP_STATE_DIR/mark" ] || return 0
     filter=$(jq -rn --arg mark "dev.bellhop.store=$(cat "$BELLHOP_STATE_DIR/mark")" '{"label": [$mark]} | tojson | @uri')
     for kind in 'containers/json?all=1&' 'images/json?' 'networks?'; do
-        api GET "/${kind}filters=$filter" | jq -r --arg kind "$kind" '.[] | "\($kind) \(.Id)"'
+        list_objects ".[] | \"${kind%%[/?]*} \\(.Id)\"" "/${kind}filters=$filter" || return 1
     done
-    api GET "/volumes?filters=$filter" | jq -r '.Volumes[]?.Name'
+    list_objects '.Volumes[]? | "volume \(.Name)"' "/volumes?filters=$filter"
 }
 
 # left_nothing WHAT: also as a condition, where errexit does not count.
 left_nothing()
 {
-    [ -z "$(bellhop ls -q)" ] || fail "$1: left: $(bellhop ls)" || return
+    local left
+
+    left=$(bellhop ls -q) || fail "$1: the boxes cannot be listed" || return
+    [ -z "$left" ] || fail "$1: left: $(bellhop ls)" || return
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes" 2>/dev/null)" ] || fail "$1: a directory is left" || return
-    [ -z "$(engine_traces)" ] || fail "$1: left in the engine: $(engine_traces)"
+    left=$(engine_traces) || fail "$1: the engine does not answer" || return
+    [ -z "$left" ] || fail "$1: left in the engine: $left"
 }
 
 is_nothing_left() { bellhop gc >/dev/null && left_nothing here 2>/dev/null; }

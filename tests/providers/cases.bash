@@ -54,10 +54,6 @@ up() # [OPTION...]
     BOX_IDS+=("$ID")
 }
 
-# json_is FILTER [JQ OPTION...]: true of the document on standard input. Nothing at all is no document: `jq -e` takes it for
-# a success.
-json_is() { jq -es "${@:2}" "length > 0 and all(.[]; $1)" >/dev/null; }
-
 state() { bellhop status one --json | jq -r .state; }
 is_state() { [ "$(state)" = "$1" ]; }
 
@@ -76,10 +72,13 @@ clear_boxes()
 # left_nothing: no box, and nothing of one on this machine or in the engine.
 left_nothing()
 {
+    local left
+
     bellhop ls -q >"$BOX_TMP/ls" # it fails without a list
     [ ! -s "$BOX_TMP/ls" ] || fail "$PROVIDER: left behind: $(bellhop ls)"
     no_traces || wait_for 10 no_traces || fail "$PROVIDER: left behind: $(traces)"
-    [ -z "$(engine_objects)" ] || fail "$PROVIDER: left behind: $(engine_objects)"
+    left=$(engine_objects) || fail "$PROVIDER: the engine does not say what is left"
+    [ -z "$left" ] || fail "$PROVIDER: left behind: $left"
 }
 
 is_answering() { drive health "$1" 2>/dev/null; } # ID
@@ -521,7 +520,7 @@ runtime_of()
     case $engine in
     '')
         runc --root "$BELLHOP_STATE_DIR/boxes/$1/oci/state" list -f json |
-            json_is '.[0].pid == $pid' --argjson pid "$(first_pid "$1")" && echo runc
+            json_is --argjson pid "$(first_pid "$1")" '.[0].pid == $pid' && echo runc
         ;;
     kubernetes*) kube get pod "bellhop-$1" -o json | jq -r .spec.runtimeClassName ;;
     *podman) engine_get "${DOCKER_HOST#unix://}" "v4.0.0/libpod/containers/bellhop-$1/json" | jq -r .OCIRuntime ;;
@@ -552,8 +551,8 @@ case_options()
         [[ "$option" != read-only || "$engine" != rootless_* ]] || continue # not tried there
         up_or_refused "$option" ${value:+"$value"}
         [ "$MADE" = yes ] || continue
-        [ -z "$value" ] || bellhop status one --json | json_is '(.options + .)[$option] == $value' \
-            --arg option "${option//-/_}" --arg value "$value" || fail "$PROVIDER: --$option: $(bellhop status one --json)"
+        [ -z "$value" ] || bellhop status one --json |
+            json_is --arg option "${option//-/_}" --arg value "$value" '(.options + .)[$option] == $value' || fail "$PROVIDER: --$option: $(bellhop status one --json)"
         bellhop exec one -c "$check" || fail "$PROVIDER: --$option $value is not in force"
         [ "$option" != runtime ] || [ "$(runtime_of "$ID")" = "$value" ] || fail "$PROVIDER: its runtime is $(runtime_of "$ID")"
         bellhop rm one
@@ -689,7 +688,8 @@ case_stores()
     [ "$(theirs bellhop exec theirs -- echo theirs)" = theirs ]
     theirs bellhop rm theirs
     theirs bellhop gc
-    [ "$(theirs engine_objects | tee "$BOX_TMP/left")" = "" ] || fail "left: $(cat "$BOX_TMP/left")"
+    theirs engine_objects >"$BOX_TMP/left"
+    [ ! -s "$BOX_TMP/left" ] || fail "left: $(cat "$BOX_TMP/left")"
     [ "$(bellhop exec one -- echo mine)" = mine ]
     bellhop rm one
     rm -rf --one-file-system "$BOX_TMP/away" "$other"
@@ -700,7 +700,7 @@ case_list()
 {
     local name
 
-    bellhop providers --json | json_is 'any(.providers[]; .name == $name and .usable)' --arg name "$PROVIDER"
+    bellhop providers --json | json_is --arg name "$PROVIDER" 'any(.providers[]; .name == $name and .usable)'
     [[ "$(drive probe "$A")" == "usable "* ]]
     up
     bellhop up --name two --agent none --empty "${UP[@]}" >/dev/null 2>&1

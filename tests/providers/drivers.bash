@@ -112,7 +112,7 @@ first_pid()
 }
 
 # engine_objects: containers, images, volumes and networks of this state directory in the engine in force, or its
-# Kubernetes objects. Without a mark it has made none. An engine that does not answer prints that.
+# Kubernetes objects. Without a mark it has made none. An engine that does not answer prints that, and fails.
 engine_objects()
 {
     local mark

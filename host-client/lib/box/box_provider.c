@@ -99,8 +99,8 @@ static int ask_end(struct ask *a, int r, struct err *e, struct err *why)
     if (r >= 0)
         return r;
     if (r == -ERR_CANCELED && !socket_wait_canceled(a->caller->cancel_fd, 0))
-        r = err_set(why, ERR_DEADLINE, "the provider '%s' did not answer in time: %s %s",
-                    a->provider->name, a->name, box_name);
+        r = err_set(why, ERR_DEADLINE, "the provider '%s' did not answer in time: %s%s%s",
+                    a->provider->name, a->name, *box_name ? " " : "", box_name);
     if (a->box && !a->is_quiet && r != -ERR_CANCELED && r != -ERR_UNIMPLEMENTED)
         box_provider_note_fault(a->box, a->name, why->message);
     if (e)

@@ -22,6 +22,7 @@
 #define MARK "0123456789abcdef0123456789abcdef"
 #define BOX "00000000000000aa"
 #define ID "1111111111111111111111111111111111111111111111111111111111111111"
+#define NEVER "0001-01-01T00:00:00Z" /* began */
 #define OTHER_ID "2222222222222222222222222222222222222222222222222222222222222222"
 #define LABELS "\"Labels\":{\"dev.bellhop.box\":\"" BOX "\",\"dev.bellhop.store\":\"" MARK "\"}"
 
@@ -602,6 +603,34 @@ TEST(a_name_that_is_free_again_is_taken_and_one_that_never_is_has_an_end)
     T_INT(fake_count("POST /containers/create"), 3);
     T_INT(create(&s, &e), -ERR_UNAVAILABLE);
     T_OK(strstr(e.message, "is taken") != NULL);
+    stage_done(&s);
+}
+
+/* An answer was lost: the container of the first request is there when the request is sent again. */
+TEST(a_container_of_the_box_itself_that_has_its_name_is_adopted_and_anothers_is_refused)
+{
+    struct fake_rule rules[] = {
+        {"GET /info", 200, INFO, 0, NULL},
+        {"POST /containers/create", 409, "{\"message\":\"the name is in use\"}", 0, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("created", NEVER), 1, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200,
+         "{\"Id\":\"" ID "\",\"Name\":\"/bellhop-" BOX "\",\"Config\":{\"Labels\":{}},"
+         "\"State\":{\"Status\":\"created\"}}",
+         0, NULL},
+        {"PUT /containers/bellhop-" BOX "/archive", 200, "", 0, NULL},
+        {0}};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(create(&s, &e), 0);
+    T_INT(fake_count("POST /containers/create"), 1);
+    T_INT(fake_count("PUT /containers/bellhop-" BOX "/archive"), 1);
+    T_INT(create(&s, &e), -ERR_EXISTS);
+    T_OK(strstr(e.message, "not of this box") != NULL);
+    T_INT(fake_count("POST /containers/create"), 2);
+    T_INT(fake_count("PUT /containers/bellhop-" BOX "/archive"), 1);
+    T_INT(fake_count("DELETE "), 0);
     stage_done(&s);
 }
 
