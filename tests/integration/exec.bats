@@ -120,8 +120,8 @@ check_run()
     rpc Exec/Run "$(jq -nc '{shell: "#! /bin/echo  one  and two \t\nnothing"}')" |
         jq -e '.stdout.text | test("^one  and two /[^ ]+\n$")'
     # of any length, with any bytes, and with stdin
-    rpc Exec/Run "$(jq -nc '{shell: {b64: ("#!/bin/cat\n" + ("x" * 200000) + "\u0000" | @base64)}, stdin: {text: "no"}}')" |
-        jq -e '.stdout.bytes == 200012'
+    jq -nc '{shell: {b64: ("#!/bin/cat\n" + ("x" * 200000) + "\u0000" | @base64)}, stdin: {text: "no"}}' >"$AGENT_DIR/long.json"
+    rpc_file Exec/Run "$AGENT_DIR/long.json" | jq -e '.stdout.bytes == 200012'
     rpc Exec/Run "$(jq -nc '{shell: "#!/usr/bin/perl\nprint while <STDIN>", stdin: {text: "input"}}')" |
         jq -e '.stdout.text == "input"'
     check_run "$(jq -nc '{shell: "#!/bin/sh -e\nfalse\necho not reached"}')" '[.exit.code, .stdout.text]' '[1,""]'
