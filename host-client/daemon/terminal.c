@@ -93,17 +93,21 @@ static void terminal_unref(struct terminal *t)
 
 /*
  * Repeated, because a shell can lose the first: bash 5.2 waits for input after its last look at the signals, and the
- * end of a real terminal would wake it there.
+ * end of a real terminal would wake it there. A command that is still being started refuses it, and a busy agent may.
  */
 static void hang_up(struct bh_exec *exec)
 {
     struct bh_run_result result = {.size = sizeof(result)};
-    int r = -BH_DEADLINE_EXCEEDED;
 
-    for (int i = 0; r == -BH_DEADLINE_EXCEEDED && i < HANG_UPS; i++) {
-        r = bh_exec_signal(exec, "SIGHUP", true, NULL);
-        if (r == 0)
-            r = bh_exec_wait(exec, HANG_UP_MS, &result, NULL);
+    for (int i = 0; i < HANG_UPS; i++) {
+        int64_t again_ms = clock_mono_ms() + HANG_UP_MS;
+        int r;
+
+        (void)bh_exec_signal(exec, "SIGHUP", true, NULL);
+        r = bh_exec_wait(exec, HANG_UP_MS, &result, NULL);
+        if (r == 0 || r == -BH_NOT_FOUND || r == -BH_CANCELED)
+            return;
+        (void)poll(NULL, 0, clock_until_ms(again_ms)); /* a wait that failed at once */
     }
 }
 
