@@ -207,7 +207,7 @@ restarts() { kube get pod "$(claim_of "$ID")" -o 'jsonpath={.status.containerSta
 
 @test "a readiness probe that fails is said by a start that waits for it, and ends no box" {
     is_unready() { kube get pod "$(claim_of "$ID")" -o json |
-        jq -s -e 'length == 1 and any(.[0].status.conditions[]; .type == "Ready" and .reason == "ContainersNotReady")'; }
+        json_is 'any(.status.conditions[]; .type == "Ready" and .reason == "ContainersNotReady")'; }
 
     pool unready 0 '.containers[0].readinessProbe = {exec: {command: ["test", "-e", "/workspace/ready"]}, periodSeconds: 1}'
     refuses deadline_exceeded 'Readiness probe failed' --provider kubernetes --pool unready --start-timeout 60s

@@ -72,7 +72,7 @@ daemon_start_in_network()
         >"$BOX_TMP/ready" 2>"$BOX_TMP/daemon.log" 3>&- &
     DAEMON_PID=$!
     read -r DAEMON_READY <"$BOX_TMP/ready"
-    jq -s -e 'length == 1 and (.[0] | has("error") | not)' <<<"$DAEMON_READY" >/dev/null
+    json_is 'has("error") | not' <<<"$DAEMON_READY"
 }
 
 @test "300 boxes of the daemon on three nodes cost the same calls each, and are removed without a trace" {

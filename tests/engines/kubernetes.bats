@@ -72,10 +72,10 @@ up_json() { bellhop up --name one --provider kubernetes --agent none --empty --j
 status_of() { bellhop status one --json | jq -r "$1"; }
 is_state() { [ "$(status_of .state)" = "$1" ]; }
 
-# has_event TEXT: in an event of the box. Without -s, jq -e is content with no input at all.
+# has_event TEXT: in an event of the box.
 has_event()
 {
-    bellhop events one --json | jq -s -e --arg text "$1" 'length == 1 and any(.[0].events[]; tostring | contains($text))'
+    bellhop events one --json | json_is --arg text "$1" 'any(.events[]; tostring | contains($text))'
 }
 
 @test "an image that cannot be pulled fails a start with Kubernetes' reason" {
@@ -149,7 +149,7 @@ is_refused_by_quota() { [[ "$(admits_pods 2>&1)" == *"quota: $1"* ]]; }
     kube patch networkpolicy "bellhop-$ID" --type merge -p '{"spec": {"egress": [{}]}}'
     bellhop start one
     kube get networkpolicy "bellhop-$ID" -o json |
-        jq -s -e 'length == 1 and (.[0].spec | .egress == null and (.policyTypes | length) == 2)'
+        json_is '.spec | .egress == null and (.policyTypes | length) == 2'
 }
 
 # The class of start_boxes_cluster; its handler is a runtime of the nodes' containerd.
@@ -293,7 +293,7 @@ plugin_config()
     bellhop stop one
     kube delete persistentvolumeclaim "bellhop-$ID"
     run -3 --separate-stderr bellhop start one --json
-    jq -s -e 'length == 1 and .[0].error.code == "not_found"' <<<"$output" || fail "$output"
+    json_is '.error.code == "not_found"' <<<"$output" || fail "$output"
 }
 
 @test "the cause of an end after memory ran out is OOMKilled" {
@@ -331,7 +331,7 @@ plugin_config()
 }
 
 # The box's new pod is there, and no node has it.
-is_pending() { kube get pod "bellhop-$ID" -o json | jq -s -e 'length == 1 and .[0].spec.nodeName == null'; }
+is_pending() { kube get pod "bellhop-$ID" -o json | json_is '.spec.nodeName == null'; }
 
 @test "an API server that restarts ends neither a watch nor a start" {
     local start

@@ -145,8 +145,7 @@ P
 
 no_traces() { [ -z "$(traces)" ]; }
 
-# json_is [JQ_OPTION...] FILTER: standard input is one JSON document, and the filter is true of it. `jq -e` of jq 1.6
-# succeeds if there is no input.
+# json_is [JQ_OPTION...] FILTER: standard input is one JSON document, and the filter is true of it.
 json_is()
 {
     jq -s -e "${@:1:$#-1}" "length == 1 and (.[0] | ${!#})" >/dev/null
