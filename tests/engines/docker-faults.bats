@@ -233,21 +233,6 @@ stand_again()
 
 # ---- an engine that dies ----
 
-monitor_faults() { bellhop events one --json | jq '[.events[] | select(.kind == "fault" and .actor == "monitor")] | length'; }
-has_monitor_fault() { [ "$(monitor_faults)" -ge 1 ]; }
-is_usable() { bellhop providers --json | json_is '.providers[] | select(.name == "docker") | .usable'; }
-n_requests() { wc -l <"$SOCKET.log"; }
-is_watching() { tail -n +"$1" "$SOCKET.log" | grep -q '^GET /events'; }
-
-# few_requests SECONDS: the monitor asks the engine now and then, and does not spin.
-few_requests()
-{
-    local before=$(n_requests)
-
-    within "$1" false 2>/dev/null || true
-    [ $(($(n_requests) - before)) -le $(($1 * 10)) ] || fail "$(($(n_requests) - before)) requests in $1 s"
-}
-
 @test "an engine that is killed is unavailable and one fault; its box is found again when it is back" {
     local from command
 
@@ -417,8 +402,6 @@ case_oom()
 }
 
 # ---- images and disks ----
-
-image_id() { api GET "/containers/$CONTAINER/json" | jq -r .Image; }
 
 @test "an image that was removed does not keep a box from its start, and a new box loads it again" {
     local image snapshot

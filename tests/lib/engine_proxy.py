@@ -13,6 +13,7 @@ fault   500         answers with that status and a message as engines have it, a
         hang        passes nothing on and never answers
         cut         closes before the request is passed on
         lost        passes it on, and closes in place of the answer
+        half        passes the first megabyte of its body on, and closes both connections
         nonsense    answers bytes that are no HTTP
         endless     answers a body without an end
         header      answers a header of ten megabytes
@@ -70,6 +71,23 @@ def fault_of(line):
 
 class Ended(Exception):
     pass
+
+
+HALF_BYTES = 1 << 20
+
+
+def first_half(to):
+    """A take() for pass_body() that ends the connection after some of the body."""
+    left = HALF_BYTES
+
+    def take(piece):
+        nonlocal left
+        to.sendall(piece[:left])
+        left -= len(piece)
+        if left <= 0:
+            raise Ended
+
+    return take
 
 
 class Reader:
@@ -208,7 +226,7 @@ def serve_request(client, reader):
     if kind == "kill_before":
         kill_peer(client)
         return False
-    if fault and kind not in ("lost", "other", "set", "kill_after"):
+    if fault and kind not in ("lost", "half", "other", "set", "kill_after"):
         # A client that sends its body still reads the answer.
         if kind not in ("cut", "hang"):
             pass_body(head, reader, lambda piece: None)
@@ -217,7 +235,7 @@ def serve_request(client, reader):
     with socket.socket(socket.AF_UNIX) as engine:
         engine.connect(ENGINE)
         engine.sendall(head)
-        pass_body(head, reader, engine.sendall)
+        pass_body(head, reader, first_half(engine) if kind == "half" else engine.sendall)
         back = Reader(engine)
         reply = back.until(b"\r\n\r\n")
         while reply.split(b" ")[1] == b"100":

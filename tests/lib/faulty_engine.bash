@@ -172,3 +172,19 @@ make_box() # [OPTION...]
 info() { bellhop status one --json | jq -r "$1"; }
 is_state() { [ "$(info .state)" = "$1" ]; }
 engine_state() { api GET "/containers/$CONTAINER/json" | jq -r .State.Status; }
+image_id() { api GET "/containers/$CONTAINER/json" | jq -r .Image; }
+
+monitor_faults() { bellhop events one --json | jq '[.events[] | select(.kind == "fault" and .actor == "monitor")] | length'; }
+has_monitor_fault() { [ "$(monitor_faults)" -ge 1 ]; }
+is_usable() { bellhop providers --json | json_is '.providers[] | select(.name == "docker") | .usable'; }
+n_requests() { wc -l <"$SOCKET.log"; }
+is_watching() { tail -n +"$1" "$SOCKET.log" | grep -q '^GET /events'; }
+
+# few_requests SECONDS: the monitor asks the engine now and then, and does not spin.
+few_requests()
+{
+    local before=$(n_requests)
+
+    within "$1" false 2>/dev/null || true
+    [ $(($(n_requests) - before)) -le $(($1 * 10)) ] || fail "$(($(n_requests) - before)) requests in $1 s"
+}

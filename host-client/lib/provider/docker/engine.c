@@ -319,9 +319,11 @@ char *engine_encode_take(json_t *value)
 
 /* ---- calls ---- */
 
+#define NO_SPACE "no space left on device"
+
 static enum err_code code_of_status(int status, const char *message)
 {
-    if (strstr(message, "no space left on device"))
+    if (strstr(message, NO_SPACE))
         return ERR_EXHAUSTED;
     return status == 404                    ? ERR_NOT_FOUND
            : status == 409                  ? ERR_EXISTS
@@ -330,15 +332,17 @@ static enum err_code code_of_status(int status, const char *message)
                                             : ERR_UNAVAILABLE;
 }
 
-/* Of one line, for people: the text may be anything. */
+/* Of one line, for people: the text may be anything. Podman tries the formats of an image one by one, and has the reason
+ * that counts behind those of all others. */
 static int engine_says(int status, const char *text, struct err *e)
 {
     _cleanup_free_ char *line = str_clamp(text ? text : "", ENGINE_MESSAGE_CHARS);
+    enum err_code code = code_of_status(status, text ? text : "");
 
     if (!line)
         return err_oom(e);
-    return err_set(e, code_of_status(status, line), "the engine: %s (status %d)",
-                   *line ? line : "no reason is given", status);
+    return err_set(e, code, "the engine: %s%s (status %d)", *line ? line : "no reason is given",
+                   code == ERR_EXHAUSTED && !strstr(line, NO_SPACE) ? ": " NO_SPACE : "", status);
 }
 
 static int engine_refusal(const struct http_response *res, struct err *e)
