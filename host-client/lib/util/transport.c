@@ -50,6 +50,7 @@ struct job {
     const struct http_request *req;
     struct http_response *res;
     size_t sent;              /* bytes sent of req->body */
+    bool is_connected;        /* the peer was reached: what fails from then on is its doing */
     bool has_head;            /* all headers of the response have arrived */
     bool is_interim;          /* a 1xx response: another follows */
     bool is_streaming;        /* a 2xx response whose body goes to req->write */
@@ -309,6 +310,7 @@ static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, i
     (void)own_ip;
     (void)peer_port;
     (void)own_port;
+    j->is_connected = true;
     if (j->new_fd < 0 || !j->req->unix_socket)
         return CURL_PREREQFUNC_OK; /* a kept connection, or one over the network */
     /* curl takes a connect() refused by a full backlog for one in progress. */
@@ -571,6 +573,12 @@ static int result_of(struct http *h, struct job *j, struct err *e)
         return 0;
     if (j->is_streaming && (rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING))
         return err_set(e, ERR_DATA_LOSS, "the response of '%s' broke off", request_place(j->req));
+    /* curl says "unsupported protocol" of bytes that are no HTTP, and "out of memory" of a line of 100 kB. */
+    if (j->is_connected && (rc == CURLE_UNSUPPORTED_PROTOCOL || rc == CURLE_WEIRD_SERVER_REPLY))
+        return err_set(e, ERR_UNAVAILABLE, "'%s' answers what is no HTTP", request_place(j->req));
+    if (j->is_connected && rc == CURLE_OUT_OF_MEMORY)
+        return err_set(e, ERR_UNAVAILABLE, "'%s' answers with a header that is too long",
+                       request_place(j->req));
     if (rc == CURLE_COULDNT_CONNECT && sys) /* "no such file" and "permission denied" differ */
         (void)err_sys(e, (int)sys, "connect to '%.*s'", (int)place_bytes(request_place(j->req)),
                       request_place(j->req));

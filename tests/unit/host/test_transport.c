@@ -178,6 +178,26 @@ TEST(an_answer_that_breaks_off_is_lost_data)
     (void)http_free(h);
 }
 
+TEST(a_peer_that_answers_no_http_or_an_endless_header_is_unavailable)
+{
+    static char line[200000];
+    const struct reply r[] = {{.bytes = "\x01\x02 no HTTP, and long enough to be seen as none\r\n\r\n"},
+                              {.bytes = line}};
+    struct http *h = new_http(-1);
+    struct http_request q = get();
+    struct http_response res = {0};
+    struct err e = {0};
+    int n = snprintf(line, sizeof(line), "HTTP/1.1 200 OK\r\nX: ");
+
+    memset(line + n, 'x', sizeof(line) - 1 - (size_t)n);
+    serve(r, 2);
+    T_INT(http_do(h, &q, &res, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "no HTTP"));
+    T_INT(http_do(h, &q, &res, &e), -ERR_UNAVAILABLE);
+    T_OK(strstr(e.message, "header that is too long"));
+    (void)http_free(h);
+}
+
 TEST(a_readable_cancel_descriptor_ends_the_wait)
 {
     const struct reply r[] = {{.bytes = NULL}};
