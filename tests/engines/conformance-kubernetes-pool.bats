@@ -4,13 +4,15 @@
 # turn: kubernetes
 # time-limit: 2700
 # needs: image
-# The cases of tests/providers with boxes from a pool of agent-sandbox, whose template is that of docs/kubernetes.md.
+# The cases of tests/providers with boxes from a pool of agent-sandbox, whose template is that of docs/kubernetes.md, in a
+# cluster of one node.
 
 load ../providers/drivers
 load ../providers/cases
 bats_require_minimum_version 1.5.0
 
 DRIVERS=("${DRIVERS_KUBERNETES_POOL[@]}")
+export KUBERNETES_NODES=1
 
 setup_file()
 {

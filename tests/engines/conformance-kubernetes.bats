@@ -5,7 +5,7 @@
 # time-limit: 2700
 # needs: image
 # The cases of tests/providers with Kubernetes: the cluster of tests/lib/kubernetes, by its kubeconfig and by kubectl's
-# proxy.
+# proxy. It has two nodes, of which one dies in the middle.
 
 load ../providers/drivers
 load ../providers/cases
@@ -56,6 +56,32 @@ teardown() { [ -n "$NO_CLUSTER" ] || box_teardown; }
 
 @test "the death of a box's first process is seen, with its status, and its disk is kept with every provider" {
     each_driver case_death
+}
+
+# is_lost NAME: the monitor has seen that the node of the box does not answer.
+is_lost() { bellhop events "$1" --json | json_is 'any(.events[]; .kind == "fault" and (.cause | contains("NodeStatusUnknown")))'; }
+admin() { kubectl --kubeconfig="$KUBE_ADMIN" "$@" >/dev/null; }
+
+@test "a node that dies in the middle takes the boxes on it alone, and the suite goes on with the other node" {
+    local engine
+
+    use_driver "${DRIVERS[0]}"
+    admin cordon n2
+    up
+    admin uncordon n2
+    admin cordon n1
+    bellhop up --name two --agent none --empty "${UP[@]}" >/dev/null
+    bellhop exec two -- sh -c 'echo kept >file'
+    cluster kill-node 1
+    [ "$(bellhop exec two -- cat file)" = kept ]
+    wait_for 60 is_lost one
+    ! is_lost two || fail "$(bellhop events two)"
+    bellhop rm one
+    bellhop stop two
+    [ "$(bellhop exec two -- cat file)" = kept ]
+    bellhop rm two
+    clear_boxes
+    admin delete node n1
 }
 
 @test "a sweep ends the boxes that nobody knows and no others, with every provider" {

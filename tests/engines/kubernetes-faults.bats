@@ -13,17 +13,25 @@ load ../lib/faulty_engine
 bats_require_minimum_version 1.5.0
 
 TOP=$BATS_TEST_DIRNAME/../..
-POD_IMAGE=docker.io/bellhop/tests:1
 
+# The nodes see the mounts that are there when they start.
+SMALL_DISK=$BATS_FILE_TMPDIR/small-disk
 setup_file()
 {
     find_cluster || return 0
     "$BELLHOP_BUILD/bellhop" image build "$TOP/tests/lib/image" --form oci >/dev/null
+    mkdir -p "$SMALL_DISK"
+    mount -t tmpfs -o size=32m,mode=0777 tmpfs "$SMALL_DISK"
     start_boxes_cluster
     start_kubectl_proxy
 }
 
-teardown_file() { [ -n "$NO_CLUSTER" ] || stop_boxes_cluster; }
+teardown_file()
+{
+    [ -z "$NO_CLUSTER" ] || return 0
+    stop_boxes_cluster
+    umount -l "$SMALL_DISK"
+}
 
 setup()
 {
@@ -98,9 +106,10 @@ up_under_fault()
         bellhop rm one
     else
         [ "$2" -gt 1 ] || [ "$1" = hang ] || fail "$what: one fault alone: $output"
-        [[ "$3" == *dryRun* ]] || bellhop events --json --since "$position" |
-            json_is '.events | any(.kind == "fault" and .cause != "") and (.[-1] | .after == "destroyed" and .cause != "")' ||
-            fail "$what: the events are $(bellhop events)"
+        [[ "$output" != *'left to gc'* ]] || bellhop gc >/dev/null
+        [[ "$3" == *dryRun* ]] || bellhop events --json --since "$position" | json_is '.events |
+            any(.kind == "fault" and .cause != "") and any(.after == "destroying" and .cause != "") and
+            .[-1].after == "destroyed"' || fail "$what: the events are $(bellhop events)"
     fi
     wait_until 20 nothing_left || fail "$what: left: $(kube_objects)"
     [ -z "$(bellhop ls -q)" ]
@@ -132,4 +141,47 @@ up_under_fault()
     for step in "${STEPS[@]}"; do
         up_under_fault hang 1 "$step"
     done
+}
+
+# The disk of a box whose --disk is 5G.
+make_small_disk()
+{
+    jq -n --arg dir "$SMALL_DISK" '{apiVersion: "v1", kind: "PersistentVolume", metadata: {name: "small"}, spec: {
+        capacity: {storage: "5Gi"}, accessModes: ["ReadWriteOnce"], persistentVolumeReclaimPolicy: "Retain",
+        local: {path: $dir}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [
+        {key: "kubernetes.io/hostname", operator: "Exists"}]}]}}}}' | kube create -f -
+}
+
+@test "a disk that fills up fails the command alone: the agent answers, and the box starts again with its files" {
+    make_small_disk
+    make_box --disk 5G
+    bellhop exec one -- sh -c 'echo kept >file'
+    run bellhop exec one -- sh -c 'dd if=/dev/zero of=fill bs=1M count=200'
+    [ "$status" -eq 1 ]
+    [[ "$output" == *'No space left on device'* ]] || fail "$output"
+    head -c 5000000 /dev/urandom >"$BOX_TMP/big"
+    run --separate-stderr bellhop put one "$BOX_TMP/big" :big --json
+    [ "$(jq -r .error.code <<<"$output")" = resource_exhausted ] || fail "$output"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    bellhop stop one
+    [ "$(bellhop exec one -- sh -c 'cat file; rm fill')" = kept ]
+    bellhop put one "$BOX_TMP/big" :big
+    bellhop rm one
+}
+
+@test "an image that is gone between a stop and a start fails the start with Kubernetes' reason, and the disk waits for it" {
+    make_box
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop stop one
+    cluster remove-image docker.io/bellhop/tests:1
+    run --separate-stderr bellhop start one --json
+    [ "$(jq -r .error.code <<<"$output")" = failed_precondition ] || fail "$output"
+    [[ "$output" == *ErrImagePull* || "$output" == *ImagePullBackOff* ]] || fail "$output"
+    is_state error
+    [[ "$(info .cause)" == *'cannot pull the image'* ]] || fail "$(info .cause)"
+    bellhop events one --json | json_is 'any(.events[]; .cause | contains("Pull"))' || fail "$(bellhop events one)"
+    ! kube get pod "bellhop-$ID" || fail "its pod is left"
+    cluster import "$(readlink -f "$TOP/build/image/tests")/oci.tar"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    bellhop rm one
 }

@@ -6,6 +6,7 @@
 #   up [--nodes N] [--agent-sandbox] [IMAGE.tar...]
 #                                          build, and start N (1) nodes with the images; prints the environment for it
 #   import IMAGE.tar [N]                   an OCI or Docker archive on every node, or on node nN alone
+#   remove-image NAME                      no node has an image of that name
 #   kwok N                                 N simulated nodes more, kwok-1 to kwok-N
 #   kill-node N                            node nN loses its power
 #   drain N                                evict the pods of node nN, which takes no new ones
@@ -231,6 +232,14 @@ import_image()
     done
 }
 
+remove_image()
+{
+    need_up
+    for n in $(nodes); do
+        node_remove_image "$n" "$1"
+    done
+}
+
 cluster_down()
 {
     for n in $(nodes); do
@@ -250,7 +259,7 @@ command=${1:-}
 [ $# -eq 0 ] || shift
 case $command in
 build | built | env | audit) ;;
-up | import | kwok | kill-node | drain | stop-apiserver | start-apiserver | down)
+up | import | remove-image | kwok | kill-node | drain | stop-apiserver | start-apiserver | down)
     [ "$(id -u)" -eq 0 ] || die "$command needs root"
     ;;
 esac
@@ -259,6 +268,7 @@ build) build "$@" ;;
 built) is_built "$@" ;;
 up) cluster_up "$@" ;;
 import) import_image "$@" ;;
+remove-image) remove_image "$1" ;;
 kwok)
     need_up
     simulate_nodes "$1"

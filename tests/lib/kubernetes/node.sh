@@ -173,6 +173,16 @@ node_import()
         die "$2 is not imported: see $LOG/n$1-import.log"
 }
 
+# node_remove_image N NAME: also by its digest, which is a name of its own.
+node_remove_image()
+{
+    node_digest=$(node_ctr "$1" images ls "name==$2" | awk 'NR == 2 { print $3 }')
+    [ -n "$node_digest" ] || die "node n$1 has no image $2"
+    for name in $(node_ctr "$1" images ls | awk -v digest="$node_digest" '$3 == digest { print $1 }'); do
+        node_ctr "$1" images rm --sync "$name" >>"$LOG/n$1-import.log" 2>&1
+    done
+}
+
 node_start_kubelet()
 {
     process_start "n$1-kubelet" nsenter -t "$(process_pid "n$1-init")" --net --mount --pid "$BIN/kubelet" \

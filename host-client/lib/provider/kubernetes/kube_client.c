@@ -479,12 +479,28 @@ static int kube_call(struct kube *k, const char *method, const char *path, const
     return r;
 }
 
+/* A gateway may answer 200 in place of its cluster. */
+static int check_name(const json_t *answer, const char *name, struct err *e)
+{
+    return str_eq(kube_text(answer, "metadata", "name"), name)
+               ? 0
+               : err_field(e, ERR_UNAVAILABLE, KUBE_FIELD,
+                           "the cluster answers with something else than '%.100s'", name);
+}
+
 int kube_get(struct kube *k, enum kube_kind kind, const char *name, json_t **ret, struct err *e)
 {
+    _cleanup_json_ json_t *found = NULL;
     char path[KUBE_PATH_BYTES];
+    int r;
 
     (void)kube_path(k, kind, name, NULL, path);
-    return kube_call(k, "GET", path, NULL, ret, e);
+    r = kube_call(k, "GET", path, NULL, &found, e);
+    if (r == 0)
+        r = check_name(found, name, e);
+    if (r == 0 && ret)
+        *ret = TAKE(found);
+    return r;
 }
 
 int kube_list(struct kube *k, enum kube_kind kind, const char *query, json_t **ret, struct err *e)
@@ -529,10 +545,19 @@ int kube_find_listed(struct kube *k, enum kube_kind kind, const char *name, json
 int kube_create(struct kube *k, enum kube_kind kind, const json_t *body, bool is_trial,
                 json_t **ret, struct err *e)
 {
+    _cleanup_json_ json_t *made = NULL;
     char path[KUBE_PATH_BYTES];
+    int r;
 
     (void)kube_path(k, kind, NULL, is_trial ? "dryRun=All" : NULL, path);
-    return kube_call(k, "POST", path, body, ret, e);
+    r = kube_call(k, "POST", path, body, &made, e);
+    if (r == 0)
+        r = check_name(made, kube_text(body, "metadata", "name"), e);
+    if (r < 0)
+        return r;
+    if (ret)
+        *ret = TAKE(made);
+    return 0;
 }
 
 int kube_replace(struct kube *k, enum kube_kind kind, const char *name, const json_t *body,

@@ -82,7 +82,8 @@ int kube_patience(const struct kube *k);
 /*
  * Calls. A refusal has Kubernetes' own reason and message: 404 is ERR_NOT_FOUND, AlreadyExists ERR_EXISTS, Conflict
  * ERR_ABORTED, a quota ERR_EXHAUSTED, Pod Security ERR_PRECONDITION, other 401 and 403 ERR_DENIED, 400 and 422
- * ERR_INVALID, 410 ERR_RANGE. Without an answer of the API server itself: ERR_UNAVAILABLE.
+ * ERR_INVALID, 410 ERR_RANGE. Without an answer of the API server itself, or with one about another object:
+ * ERR_UNAVAILABLE.
  */
 int kube_get(struct kube *k, enum kube_kind kind, const char *name, json_t **ret, struct err *e);
 /* query: percent-encoded, "labelSelector=..." */

@@ -28,6 +28,7 @@
 #define LOOK_MS 5000      /* the longest time between two looks at a pod that changes */
 #define EXPLAIN_MS 2000   /* before the deadline of a start: the caller waits no longer */
 #define PATIENCE_MS 30000 /* for an API server that does not answer while a box starts or ends */
+#define FIND_PATIENCE_MS 2000 /* each command finds its box first, and the monitor asks again */
 #define CHECK_PATIENCE_MS 5000 /* while nothing is made yet: an address may be wrong */
 #define TRIAL_USER "user"
 #define TRIAL_UID 1000
@@ -219,8 +220,10 @@ static int kube_provider_find(struct provider_box *b, struct provider_run *ret, 
     if (!*b->spec->engine) /* it was never prepared */
         return 0;
     r = kube_open_box(b, &k, e);
-    if (r == 0)
+    if (r == 0) {
+        kube_set_patience(k, FIND_PATIENCE_MS);
         r = kube_find_own_pod(b, k, &p, e);
+    }
     if (r == 0)
         r = check_pod_is_gone(b, k, e);
     else if (r == 1)
