@@ -171,6 +171,39 @@ TEST(stdin_is_given_and_closed)
     box_down(&b);
 }
 
+/* Another client writes as soon as the command runs, in a race with the launch. */
+TEST(first_stdin_is_whole_and_first_though_another_client_writes_at_once)
+{
+    struct box b = {0};
+
+    box_up(&b);
+    for (int i = 0; i < 300; i++) {
+        struct proc_spec s = SPEC("cat");
+        int64_t deadline = clock_mono_ms() + 20000;
+        struct proc_info info;
+        struct err e = {0};
+        struct proc *p = NULL;
+        uint64_t end;
+        bool is_new;
+        char *got;
+
+        s.stdin_data = strdup("first\n");
+        s.stdin_len = 6;
+        s.stdin_open = true;
+        T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
+        while (proc_write(p, -1, "second\n", 7, &end, &e) < 0 && clock_mono_ms() < deadline)
+            ;
+        T_INT(end, 13);
+        T_INT(proc_close_stdin(p, &e), 0);
+        settle(p, &info);
+        got = output(p, PROC_STDOUT);
+        T_STR(got, "first\nsecond\n");
+        free(got);
+        proc_unref(p);
+    }
+    box_down(&b);
+}
+
 TEST(spawn_errors_name_the_field)
 {
     struct proc_spec s;
