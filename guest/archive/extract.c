@@ -51,7 +51,7 @@ struct archive_extract {
     char registered[FS_TEMP_NAME_BYTES]; /* its name in the registry, or "" */
 
     bool is_committed;
-    bool is_kept; /* a rollback was not complete: the staging directory has originals */
+    bool is_kept;    /* a rollback was not complete: the staging directory has originals */
     uint64_t packed; /* bytes received */
     uint64_t removed;
     struct stage stage;
@@ -588,7 +588,8 @@ static int note_target(const struct archive_extract *x, struct err *e)
 {
     if (x->home_fd != x->target_fd && symlinkat(x->name, x->stage_fd, FS_PLACE_TARGET_NAME) < 0)
         return err_at(e, err_sys(e, errno, "note the target '%s'", x->path), "path");
-    return fs_place_claim(x->stage_fd, e); /* an exchange that was tried has given it the target's mode */
+    return fs_place_claim(x->stage_fd,
+                          e); /* an exchange that was tried has given it the target's mode */
 }
 
 static int open_trash(const struct archive_extract *x, int *ret_fd, struct err *e)

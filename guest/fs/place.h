@@ -14,8 +14,9 @@
 #include "fs/root.h"
 
 /* In a staging directory, for a recovery: */
-#define FS_PLACE_LIST_NAME FS_TEMP_PREFIX "undo"     /* the steps taken */
-#define FS_PLACE_TARGET_NAME FS_TEMP_PREFIX "target" /* a link: the target's name beside it; else it is in the target */
+#define FS_PLACE_LIST_NAME FS_TEMP_PREFIX "undo" /* the steps taken */
+#define FS_PLACE_TARGET_NAME \
+    FS_TEMP_PREFIX "target" /* a link: the target's name beside it; else it is in the target */
 
 #define FS_PLACE_MAX_DEPTH 256 /* directories below the staged tree; a descriptor each */
 

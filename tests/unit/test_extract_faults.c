@@ -21,8 +21,8 @@
 
 /* ---- failing calls --------------------------------------------------------------------------- */
 
-static atomic_int calls;   /* since armed */
-static atomic_int fail_at; /* the call that fails; 0: none */
+static atomic_int calls;      /* since armed */
+static atomic_int fail_at;    /* the call that fails; 0: none */
 static atomic_int n_fail = 1; /* that many in a row */
 static atomic_bool no_flags;  /* the disk knows no flags of renameat2 */
 
@@ -336,9 +336,11 @@ TEST(a_copy_whose_rollback_fails_keeps_the_originals_until_the_next_archive)
             struct fs_copy_result counts;
             int r;
 
-            T_INT(system("rm -rf h from; mkdir -p h/t/d from/d/n; echo old > h/t/d/a; echo old > h/t/l; "
-                         "echo new > from/d/a; echo new > from/d/b; ln -s a from/l; chmod 775 from"),
-                  0);
+            T_INT(
+                system(
+                    "rm -rf h from; mkdir -p h/t/d from/d/n; echo old > h/t/d/a; echo old > h/t/l; "
+                    "echo new > from/d/a; echo new > from/d/b; ln -s a from/l; chmod 775 from"),
+                0);
             snapshot("h", old);
             atomic_store(&calls, 0);
             atomic_store(&n_fail, k);
