@@ -403,6 +403,9 @@ comma := ,
 $(B)/tests/test_extract_faults: LDFLAGS += $(addprefix -Wl$(comma)--wrap=,syscall openat openat64 mkdirat \
 	renameat unlinkat fchmod futimens pwrite pwrite64 pwritev pwritev64 ftruncate ftruncate64 symlinkat linkat)
 
+# The test notes the order of the calls.
+$(B)/tests/test_io: LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=renameat
+
 # The test is short of memory.
 $(B)/tests/test_activity: LDFLAGS += -Wl,--wrap=array_grow_bytes
 

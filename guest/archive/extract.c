@@ -51,6 +51,7 @@ struct archive_extract {
     char registered[FS_TEMP_NAME_BYTES]; /* its name in the registry, or "" */
 
     bool is_committed;
+    bool is_kept;    /* a rollback was not complete: the staging directory has originals */
     uint64_t packed; /* bytes received */
     uint64_t removed;
     struct stage stage;
@@ -66,9 +67,10 @@ struct archive_extract {
  * left alone. It is found when the next archive comes to the same place, and, through a registry (a directory with a
  * file for each staging directory that there is), when an agent starts.
  */
-#define RECOVER_LIST_NAME FS_TEMP_PREFIX "undo"   /* in a staging directory: the steps taken */
+/* In a staging directory, beside the names in place.h: */
 #define RECOVER_TIME_NAME FS_TEMP_PREFIX "time"   /* its mtime: what the directory above had */
 #define RECOVER_TRASH_NAME FS_TEMP_PREFIX "trash" /* entries that a replace has taken away */
+#define RECOVER_KEEP_NAME FS_TEMP_PREFIX "keep"   /* an old tree that could not go back */
 
 /* A list that another user could have written must not move files. */
 static bool is_ours(int fd)
@@ -79,18 +81,43 @@ static bool is_ours(int fd)
     return fstat(fd, &st) == 0 && st.st_uid == me && !(st.st_mode & 022);
 }
 
-static void take_back(int stage, int target)
+/* The directory that the staged tree was put into: beside it, or the one that it is in. -1 with errno. */
+static int open_recover_target(int stage, int dirfd)
 {
-    _cleanup_close_ int trash =
-        fs_openat_nofollow(stage, RECOVER_TRASH_NAME, O_RDONLY | O_DIRECTORY);
-    struct fs_records *undo = NULL;
+    char name[NAME_MAX + 1];
+    ssize_t n = readlinkat(stage, FS_PLACE_TARGET_NAME, name, sizeof(name));
 
-    if (fs_records_open(stage, RECOVER_LIST_NAME, &undo, NULL) < 0)
-        return;
-    fs_place_undo(stage, target, trash, undo);
-    fs_records_free(undo);
+    if (n < 0 && errno == ENOENT)
+        return fs_openat_nofollow(dirfd, ".", O_RDONLY | O_DIRECTORY);
+    if (n <= 0 || (size_t)n >= sizeof(name))
+        return -1;
+    name[n] = '\0';
+    return strchr(name, '/') || strcmp(name, "..") == 0
+               ? -1
+               : fs_openat_nofollow(dirfd, name, O_PATH | O_DIRECTORY);
 }
 
+/* False: originals are still in the staging directory. */
+static bool take_back(int stage, int dirfd)
+{
+    _cleanup_close_ int trash = -1;
+    _cleanup_close_ int target = -1;
+    struct fs_records *undo = NULL;
+    struct err why = {0};
+    int r;
+
+    if (fs_records_open(stage, FS_PLACE_LIST_NAME, &undo, &why) < 0)
+        return why.sys == ENOENT; /* nothing was put in place yet */
+    trash = fs_openat_nofollow(stage, RECOVER_TRASH_NAME, O_RDONLY | O_DIRECTORY);
+    r = trash < 0 && errno != ENOENT ? -1 : 0;
+    target = r < 0 ? -1 : open_recover_target(stage, dirfd);
+    if (target >= 0)
+        r = fs_place_undo(stage, target, trash, undo, NULL);
+    fs_records_free(undo);
+    return target >= 0 && r == 0;
+}
+
+/* What can't be taken back whole stays, for the next attempt. */
 static void recover_one(int dirfd, const char *name)
 {
     _cleanup_close_ int stage = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
@@ -99,9 +126,12 @@ static void recover_one(int dirfd, const char *name)
 
     if (stage < 0 || !is_ours(stage) || flock(stage, LOCK_EX | LOCK_NB) < 0)
         return;
+    if (fstatat(stage, RECOVER_KEEP_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return;
     if (fstatat(stage, RECOVER_TIME_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0)
         times[1] = st.st_mtim;
-    take_back(stage, dirfd);
+    if (!take_back(stage, dirfd))
+        return;
     (void)fs_remove_tree(dirfd, name, true, NULL, NULL);
     (void)futimens(dirfd, times);
 }
@@ -517,6 +547,20 @@ static int extract_exchange(const struct archive_extract *x)
     return sys_renameat2(x->parent_fd, x->stage_name, x->parent_fd, x->name, RENAME_EXCHANGE);
 }
 
+/* The old tree has the staging directory's name, and could not go back. The mark keeps a recovery from
+ * removing it. */
+static int keep_old_tree(struct archive_extract *x, int r, struct err *e)
+{
+    struct err why = {0};
+    int fd;
+
+    (void)err_sys(&why, errno, "put '%s' back", x->path);
+    x->is_kept = true;
+    fd = openat(x->target_fd, RECOVER_KEEP_NAME, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    fd_close(fd);
+    return fs_place_say_kept(x->home_fd, x->stage_name, &why, r, e);
+}
+
 /*
  * Exchanges the two directories: the old one then has the staging directory's name, and is removed
  * with it. 1: this disk can't do that; nothing has changed. The directories' attributes come after,
@@ -536,21 +580,16 @@ static int commit_exchange(struct archive_extract *x, struct err *e)
         return err_at(e, err_sys(e, errno, "replace '%s'", x->path), "path");
     }
     r = fs_place_dir_attrs(x->stage_fd, true, x->stage.dirs, NULL, e);
-    if (r < 0)
-        (void)extract_exchange(x);
-    return r;
+    return r < 0 && extract_exchange(x) < 0 ? keep_old_tree(x, r, e) : r;
 }
 
-/* Moves the staging directory into the target, where recover_dir() looks for it. */
-static int move_stage_in(struct archive_extract *x, struct err *e)
+/* The staging directory stays beside the target. Its name there leads a recovery to the target. */
+static int note_target(const struct archive_extract *x, struct err *e)
 {
-    if (x->home_fd == x->target_fd)
-        return 0;
-    if (renameat(x->home_fd, x->stage_name, x->target_fd, x->stage_name) < 0)
-        return err_at(e, err_sys(e, errno, "move the staged files into '%s'", x->path), "path");
-    x->home_fd = x->target_fd;
-    recover_register(x->home_fd, x->stage_name, &x->caller->actor);
-    return keep_time(x, &x->target_mtime, e);
+    if (x->home_fd != x->target_fd && symlinkat(x->name, x->stage_fd, FS_PLACE_TARGET_NAME) < 0)
+        return err_at(e, err_sys(e, errno, "note the target '%s'", x->path), "path");
+    return fs_place_claim(x->stage_fd,
+                          e); /* an exchange that was tried has given it the target's mode */
 }
 
 static int open_trash(const struct archive_extract *x, int *ret_fd, struct err *e)
@@ -602,12 +641,15 @@ static int apply_steps(struct archive_extract *x, int trash_fd, struct fs_record
 static int extract_apply(struct archive_extract *x, int trash_fd, struct fs_records *undo,
                          struct err *e)
 {
+    struct err why = {0};
     int r = apply_steps(x, trash_fd, undo, e);
 
     if (r == 0)
         r = fs_records_clear(undo, e);
-    if (r < 0)
-        fs_place_undo(x->stage_fd, x->target_fd, trash_fd, undo);
+    if (r < 0 && fs_place_undo(x->stage_fd, x->target_fd, trash_fd, undo, &why) < 0) {
+        x->is_kept = true;
+        return fs_place_say_kept(x->home_fd, x->stage_name, &why, r, e);
+    }
     return r;
 }
 
@@ -617,11 +659,11 @@ static int commit_by_entry(struct archive_extract *x, struct err *e)
     _cleanup_close_ int trash_fd = -1;
     int r;
 
-    r = move_stage_in(x, e);
+    r = note_target(x, e);
     if (r == 0 && (x->o.mode == ARCHIVE_REPLACE || x->stage.removals_fd >= 0))
         r = open_trash(x, &trash_fd, e);
     if (r == 0)
-        r = fs_records_new(x->stage_fd, RECOVER_LIST_NAME, &undo, e);
+        r = fs_records_new(x->stage_fd, FS_PLACE_LIST_NAME, &undo, e);
     if (r == 0)
         r = extract_apply(x, trash_fd, undo, e);
     fs_records_free(undo);
@@ -645,7 +687,7 @@ static void remove_stage(struct archive_extract *x)
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, x->target_mtime};
     bool in_target = x->home_fd >= 0 && x->home_fd == x->target_fd;
 
-    if (!x->stage_name[0])
+    if (!x->stage_name[0] || x->is_kept)
         return;
     (void)fs_remove_tree(x->home_fd, x->stage_name, true, NULL, NULL);
     x->stage_name[0] = '\0';
@@ -731,7 +773,7 @@ struct archive_extract *archive_extract_free(struct archive_extract *x)
     if (!x)
         return NULL;
     undo_begin(x);
-    if (x->registered[0])
+    if (x->registered[0] && !x->is_kept)
         recover_unregister(x->registered);
     if (x->has_stage)
         stage_done(&x->stage);

@@ -7,7 +7,8 @@
  * target byte for byte as it was.
  *
  * One call at a time per object, from any thread; each may block. Order: begin, read, commit, free.
- * free without commit leaves nothing behind.
+ * free without commit leaves nothing behind, unless the rollback of a commit failed: then the error names the
+ * staging directory, which keeps the originals for a recovery (below).
  *
  * Errors that a route tells apart:
  *   -ERR_INVALID: not an archive, truncated, corrupt, or a name that leaves the target (the

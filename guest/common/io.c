@@ -90,6 +90,24 @@ int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *re
     return 0;
 }
 
+int io_sync_parent(int dirfd, const char *path, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    _cleanup_free_ char *dir = !slash          ? strdup(".")
+                               : slash == path ? strdup("/")
+                                               : strndup(path, (size_t)(slash - path));
+    _cleanup_close_ int fd = -1;
+
+    if (!dir)
+        return err_oom(e);
+    fd = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* A directory that may be written but not read has to be taken on trust. */
+    if (fd < 0)
+        return errno == EACCES ? 0 : err_sys(e, errno, "open '%s'", dir);
+    /* A disk that can't sync a directory says EINVAL. */
+    return fsync(fd) < 0 && errno != EINVAL ? err_sys(e, errno, "fsync '%s'", dir) : 0;
+}
+
 static int write_and_rename(int dirfd, const char *tmp, const char *path, const void *data,
                             size_t len, mode_t mode, bool sync, struct err *e)
 {
@@ -108,7 +126,7 @@ static int write_and_rename(int dirfd, const char *tmp, const char *path, const 
         return err_sys(e, errno, "fsync '%s'", path);
     if (renameat(dirfd, tmp, dirfd, path) < 0)
         return err_sys(e, errno, "rename '%s'", path);
-    return 0;
+    return sync ? io_sync_parent(dirfd, path, e) : 0;
 }
 
 int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,

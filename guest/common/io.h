@@ -14,9 +14,12 @@ int io_read_full(int fd, void *data, size_t len, size_t *ret_len, struct err *e)
 /* Reads a whole file of at most max bytes (else ERR_EXHAUSTED); a NUL follows. */
 int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len,
                  struct err *e);
-/* Writes a temp file and renames it. The mode is exact, regardless of the umask. With sync, also fsync. */
+/* Writes a temp file and renames it. The mode is exact, regardless of the umask. With sync, the file
+ * and the directory are fsynced: the new content lasts over a power cut. */
 int io_write_file(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
                   struct err *e);
+/* Makes what was linked or renamed to the path last over a power cut: fsyncs the directory that holds it. */
+int io_sync_parent(int dirfd, const char *path, struct err *e);
 
 int io_set_nonblock(int fd, bool on, struct err *e);
 int io_random(void *data, size_t len, struct err *e);

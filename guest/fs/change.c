@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -393,36 +394,47 @@ int fs_move(struct fs_caller *c, const char *from, const char *to, const struct 
 
 /* ---- copy ------------------------------------------------------------------------------------ */
 
-/* Merges the copy, which is complete under a hidden name, into the directory that is there. */
-static int merge_copy(const struct place *to, const char *temp, struct err *e)
+/* Merges the copy, which is complete under a hidden name, into the directory that is there. What a recovery needs
+ * is in it, as in an archive's staging directory; the lock keeps one away meanwhile. */
+static int merge_copy(const struct place *to, const char *temp, bool *ret_kept, struct err *e)
 {
     _cleanup_close_ int stage = fs_openat_nofollow(to->dirfd, temp, O_RDONLY | O_DIRECTORY);
     _cleanup_close_ int target = fs_openat_nofollow(to->dirfd, to->name, O_RDONLY | O_DIRECTORY);
     struct fs_records *undo = NULL;
+    struct err why = {0};
     int r;
 
-    if (stage < 0 || target < 0)
+    if (stage < 0 || target < 0 || flock(stage, LOCK_EX | LOCK_NB) < 0 ||
+        symlinkat(to->name, stage, FS_PLACE_TARGET_NAME) < 0)
         return err_at(e, err_sys(e, errno, "open '%s'", to->name), "to");
-    r = fs_records_new(stage, NULL, &undo, e);
+    r = fs_place_claim(stage, e);
+    if (r == 0)
+        r = fs_records_new(stage, FS_PLACE_LIST_NAME, &undo, e);
     if (r < 0)
         return r;
     r = fs_place_merge(stage, target, undo, e);
-    if (r < 0)
-        fs_place_undo(stage, target, -1, undo);
+    if (r == 0)
+        r = fs_records_clear(undo, e);
+    if (r < 0 && fs_place_undo(stage, target, -1, undo, &why) < 0) {
+        *ret_kept = true;
+        r = fs_place_say_kept(to->dirfd, temp, &why, r, e);
+    }
     fs_records_free(undo);
-    (void)fs_remove_tree(to->dirfd, temp, true, NULL, NULL);
+    if (!*ret_kept)
+        (void)fs_remove_tree(to->dirfd, temp, true, NULL, NULL);
     return r;
 }
 
+/* *ret_kept: the hidden name has originals, which could not go back. */
 static int put_copy(const struct place *to, const char *temp, bool is_dir, bool overwrite,
-                    struct err *e)
+                    bool *ret_kept, struct err *e)
 {
     struct place from = {.dirfd = to->dirfd, .name = (char *)(uintptr_t)temp};
     struct stat old;
     bool exists = fstatat(to->dirfd, to->name, &old, AT_SYMLINK_NOFOLLOW) == 0;
 
     if (exists && overwrite && is_dir && S_ISDIR(old.st_mode))
-        return merge_copy(to, temp, e);
+        return merge_copy(to, temp, ret_kept, e);
     if (exists && (!overwrite || is_dir != S_ISDIR(old.st_mode)))
         return err_field(e, ERR_EXISTS, "to", "'%s' is in the way", to->name);
     if (rename_as_asked(&from, to, overwrite) < 0)
@@ -437,6 +449,7 @@ static int copy_placed(struct fs_caller *c, const struct place *from, const stru
                               .counts = res};
     _cleanup_fs_lock_ struct fs_lock lock = {0};
     char temp[FS_TEMP_NAME_BYTES];
+    bool is_kept = false;
     struct stat st;
     int r;
 
@@ -458,8 +471,8 @@ static int copy_placed(struct fs_caller *c, const struct place *from, const stru
     if (r == 0)
         r = check_tag_to(c, to, &o->to_condition, e);
     if (r == 0)
-        r = put_copy(to, temp, S_ISDIR(st.st_mode), o->overwrite, e);
-    if (r < 0)
+        r = put_copy(to, temp, S_ISDIR(st.st_mode), o->overwrite, &is_kept, e);
+    if (r < 0 && !is_kept)
         (void)fs_remove_tree(to->dirfd, temp, true, NULL, NULL);
     return r;
 }

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -188,32 +190,43 @@ static int walk_new(int fd, struct fs_walk **ret, struct err *e)
 
 /* ---- single steps ---------------------------------------------------------------------------- */
 
-/* rename that leaves an existing target alone, where the disk can promise that. */
-static int move_new(int from, const char *name, int to)
+/* rename that leaves an existing target alone; where the disk can't promise that, by a look before. */
+static int move_new(int from, const char *name, int to, const char *to_name)
 {
-    if (sys_renameat2(from, name, to, name, RENAME_NOREPLACE) == 0)
-        return 0;
-    return errno == EINVAL ? renameat(from, name, to, name) : -1;
-}
+    struct stat st;
 
-/* Two entries of one name trade places; by three renames where the disk can't do it in one. In
- * between, b's waits in a under the name ASIDE, where undo_swap() finds it after a crash. */
-static int place_swap(int a, int b, const char *name)
-{
-    if (sys_renameat2(a, name, b, name, RENAME_EXCHANGE) == 0)
+    if (sys_renameat2(from, name, to, to_name, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    if (renameat(b, name, a, ASIDE) < 0)
-        return -1;
-    if (renameat(a, name, b, name) < 0) {
-        int saved = errno;
+    if (fstatat(to, to_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        errno = EEXIST;
+    return errno == ENOENT || errno == EINVAL ? renameat(from, name, to, to_name) : -1;
+}
 
-        (void)renameat(a, ASIDE, b, name);
-        errno = saved;
+/* Where a swap by three renames keeps the target's entry in between: in the staging tree, under a name that
+ * tells which staged entry it makes room for. */
+#define ASIDE_BYTES (sizeof(ASIDE) + 21)
+
+static void aside_name(ino_t staged, char out[ASIDE_BYTES])
+{
+    (void)snprintf(out, ASIDE_BYTES, "%s-%llu", ASIDE, (unsigned long long)staged);
+}
+
+/* Two entries of one name trade places; by three renames where the disk can't do it in one. If a rename fails,
+ * undo_swap() goes back from there, also after a crash. */
+static int place_swap(int stage, int target, const char *name, ino_t staged)
+{
+    char aside[ASIDE_BYTES];
+
+    if (sys_renameat2(stage, name, target, name, RENAME_EXCHANGE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    }
-    return renameat(a, ASIDE, a, name);
+    aside_name(staged, aside);
+    if (renameat(target, name, stage, aside) < 0 || renameat(stage, name, target, name) < 0)
+        return -1;
+    return renameat(stage, aside, stage, name);
 }
 
 static int place_note(struct fs_records *undo, enum step_kind kind, const struct stat *st,
@@ -227,6 +240,16 @@ static int place_note(struct fs_records *undo, enum step_kind kind, const struct
                             .mtime = st->st_mtim};
 
     return fs_records_add(undo, &rec, path, e);
+}
+
+/* What is moved in or out of the target itself changes its mtime. */
+static int note_root_times(int target_fd, struct fs_records *undo, struct err *e)
+{
+    struct stat st;
+
+    if (fstat(target_fd, &st) < 0)
+        return err_sys(e, errno, "stat the target");
+    return place_note(undo, STEP_TIMES, &st, "", e);
 }
 
 /* ---- merge ----------------------------------------------------------------------------------- */
@@ -243,7 +266,7 @@ static int merge_one(const struct fs_walk_item *it, int target, struct fs_record
         if (errno != ENOENT)
             return err_sys(e, errno, "stat '%s'", it->path);
         r = place_note(undo, STEP_NEW, &it->st, it->path, e);
-        if (r == 0 && move_new(it->dirfd, it->name, target) < 0)
+        if (r == 0 && move_new(it->dirfd, it->name, target, it->name) < 0)
             return err_sys(e, errno, "put '%s' in place", it->path);
         return r;
     }
@@ -255,7 +278,7 @@ static int merge_one(const struct fs_walk_item *it, int target, struct fs_record
         return err_field(e, ERR_PRECONDITION, "path",
                          "'%s' is a directory, and in the archive it is not", it->path);
     r = place_note(undo, STEP_SWAP, &it->st, it->path, e);
-    if (r == 0 && place_swap(it->dirfd, target, it->name) < 0)
+    if (r == 0 && place_swap(it->dirfd, target, it->name, it->st.st_ino) < 0)
         return err_sys(e, errno, "replace '%s'", it->path);
     return r;
 }
@@ -292,7 +315,9 @@ int fs_place_merge(int stage_fd, int target_fd, struct fs_records *undo, struct 
     const struct fs_walk_item *it;
     int r;
 
-    r = levels_push_take(&l, open_dir(target_fd, "."), e);
+    r = note_root_times(target_fd, undo, e);
+    if (r == 0)
+        r = levels_push_take(&l, open_dir(target_fd, "."), e);
     if (r == 0)
         r = walk_new(stage_fd, &w, e);
     while (r == 0) {
@@ -425,7 +450,9 @@ int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records 
     const struct fs_walk_item *it;
     int r;
 
-    r = levels_push_take(&p.stage, open_dir(stage_fd, "."), e);
+    r = note_root_times(target_fd, undo, e);
+    if (r == 0)
+        r = levels_push_take(&p.stage, open_dir(stage_fd, "."), e);
     if (r == 0)
         r = walk_new(target_fd, &w, e);
     while (r == 0) {
@@ -439,8 +466,7 @@ int fs_place_prune(int stage_fd, int target_fd, int trash_fd, struct fs_records 
     return r;
 }
 
-/* ---- single removals
- * -------------------------------------------------------------------------- */
+/* ---- single removals ------------------------------------------------------------------------- */
 
 /* 1 or 0. */
 static int is_empty_dir(int dirfd, const char *name, const char *path, struct err *e)
@@ -541,117 +567,264 @@ int fs_place_remove(int target_fd, int trash_fd, const char *path, struct fs_rec
 
 /* ---- undo ------------------------------------------------------------------------------------ */
 
-/* Opens both directories that hold `path`; the one it came from may have to be made again. */
-static int open_pair(int a, int b, const char *path, const char **ret_name, int ret[2])
-{
-    _cleanup_free_ char *dir = fs_below_parent(path, ret_name);
+/*
+ * Each of these is done again without harm: a rollback that could not take everything back is repeated later. They
+ * look at what is where: a step may have been noted only, done, half done, or taken back already. They return 0, or
+ * -1 with errno.
+ */
 
-    ret[0] = ret[1] = -1;
-    if (!dir || fs_open_below(a, dir, false, &ret[0], NULL) < 0)
-        return -1;
-    return fs_open_below(b, dir, false, &ret[1], NULL);
+/* 1: there; 0: not there. */
+static int undo_look(int dirfd, const char *name, struct stat *ret)
+{
+    if (fstatat(dirfd, name, ret, AT_SYMLINK_NOFOLLOW) == 0)
+        return 1;
+    return errno == ENOENT ? 0 : -1;
 }
 
-/* The step was done, half done (see place_swap()) or only noted: the inode of the staged entry
- * tells. */
-static void undo_swap(int stage, int target, const char *name, ino_t staged)
+/* Opens a directory below `base`. */
+static int undo_open(int base, const char *dir)
 {
+    struct err why = {0};
+    int fd;
+
+    if (fs_open_below(base, dir, false, &fd, &why) == 0)
+        return fd;
+    errno = why.sys ? why.sys : why.code == ERR_INVALID ? ENOTDIR : EIO;
+    return -1;
+}
+
+/* There is nothing to take back in a directory that is not there. */
+static int undo_open_failed(void)
+{
+    return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+}
+
+static int undo_new(int stage_fd, int target_fd, const char *dir, const char *name, ino_t staged)
+{
+    _cleanup_close_ int target = undo_open(target_fd, dir);
+    _cleanup_close_ int stage = -1;
     struct stat st;
+    int r;
 
-    if (fstatat(target, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        (void)renameat(stage, ASIDE, target, name);
-    } else if (st.st_ino == staged) {
-        if (fstatat(stage, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-            (void)place_swap(stage, target, name);
-        } else if (renameat(target, name, stage, name) == 0) {
-            (void)renameat(stage, ASIDE, target, name);
+    if (target < 0)
+        return undo_open_failed();
+    r = undo_look(target, name, &st);
+    if (r <= 0 || st.st_ino != staged)
+        return r < 0 ? -1 : 0;
+    stage = undo_open(stage_fd, dir);
+    return stage < 0 ? -1 : move_new(target, name, stage, name);
+}
+
+/* Backwards through the steps of place_swap(). */
+static int undo_swap(int stage, int target, const char *name, ino_t staged)
+{
+    char aside[ASIDE_BYTES];
+    struct stat there, here, st;
+    int in_target, in_stage, in_aside;
+
+    aside_name(staged, aside);
+    in_target = undo_look(target, name, &there);
+    in_stage = undo_look(stage, name, &here);
+    in_aside = undo_look(stage, aside, &st);
+    if (in_target < 0 || in_stage < 0 || in_aside < 0)
+        return -1;
+    if (in_target && there.st_ino == staged) {
+        if (!in_aside && in_stage) {
+            if (sys_renameat2(stage, name, target, name, RENAME_EXCHANGE) == 0)
+                return 0;
+            if ((errno != EINVAL && errno != ENOSYS) || renameat(stage, name, stage, aside) < 0)
+                return -1;
+        } else if (!in_aside) {
+            errno = ENOENT; /* the replaced entry has gone */
+            return -1;
         }
+        return move_new(target, name, stage, name) < 0 ? -1 : move_new(stage, aside, target, name);
     }
+    if (in_aside)
+        return move_new(stage, aside, target, name);
+    /* Another process removed the new entry meanwhile: the old one comes back. One that it put there stays. */
+    if (!in_target && in_stage && here.st_ino != staged)
+        return move_new(stage, name, target, name);
+    return 0;
 }
 
-static void undo_rmdir(int target, const char *name, const struct fs_record *rec)
+static int undo_swap_at(int stage_fd, int target_fd, const char *dir, const char *name,
+                        ino_t staged)
+{
+    _cleanup_close_ int stage = undo_open(stage_fd, dir);
+    _cleanup_close_ int target = stage < 0 ? -1 : undo_open(target_fd, dir);
+
+    return target < 0 ? -1 : undo_swap(stage, target, name, staged);
+}
+
+static int undo_trash(int trash_fd, int target_fd, const char *dir, const char *name)
+{
+    _cleanup_close_ int trash = undo_open(trash_fd, dir);
+    _cleanup_close_ int target = -1;
+    struct stat old, now;
+    int r;
+
+    if (trash < 0)
+        return undo_open_failed();
+    r = undo_look(trash, name, &old);
+    if (r <= 0)
+        return r;
+    target = undo_open(target_fd, dir);
+    r = target < 0 ? -1 : undo_look(target, name, &now);
+    if (r < 0)
+        return -1;
+    /* A directory whose content was moved one by one: this held it, and is empty again. */
+    if (r && S_ISDIR(old.st_mode) && S_ISDIR(now.st_mode))
+        return unlinkat(trash, name, AT_REMOVEDIR);
+    return move_new(trash, name, target, name);
+}
+
+static int undo_self(int trash_fd, int target_fd, const char *path, const char *dir,
+                     const char *name)
+{
+    _cleanup_close_ int from = undo_open(trash_fd, path);
+    _cleanup_close_ int to = -1;
+    struct stat st;
+    int r;
+
+    if (from < 0)
+        return undo_open_failed();
+    r = undo_look(from, SELF, &st);
+    if (r <= 0)
+        return r;
+    to = undo_open(target_fd, dir);
+    return to < 0 ? -1 : move_new(from, SELF, to, name);
+}
+
+/* A directory of someone else keeps its own, and a disk without them has none to bring back. */
+static bool undo_is_refused(void)
+{
+    return errno == EPERM || errno == ENOSYS || errno == EOPNOTSUPP;
+}
+
+static int undo_times(int parent, const char *name, const struct fs_record *rec)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, rec->mtime};
 
-    if (mkdirat(target, name, rec->mode) < 0)
-        return;
-    (void)fchownat(target, name, rec->uid, rec->gid, AT_SYMLINK_NOFOLLOW);
-    (void)fchmodat(target, name, rec->mode, 0);
-    (void)utimensat(target, name, times, AT_SYMLINK_NOFOLLOW);
+    return utimensat(parent, name, times, AT_SYMLINK_NOFOLLOW) < 0 && !undo_is_refused() ? -1 : 0;
 }
 
-static void undo_self(int trash, int target, const char *path)
+/* By a descriptor: a link could have taken the directory's place. Its mode may be one that can't be opened. */
+static int undo_owner_and_mode(int parent, const char *name, const struct fs_record *rec)
 {
-    const char *name;
-    _cleanup_free_ char *dir = fs_below_parent(path, &name);
-    _cleanup_close_ int from = -1, to = -1;
+    _cleanup_close_ int fd = fs_openat_nofollow(parent, name, O_RDONLY | O_DIRECTORY);
 
-    if (dir && fs_open_below(trash, path, false, &from, NULL) == 0 &&
-        fs_open_below(target, dir, false, &to, NULL) == 0)
-        (void)sys_renameat2(from, SELF, to, name, RENAME_NOREPLACE);
-}
-
-static void undo_attrs(int target, const struct fs_record *rec, const char *path)
-{
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, rec->mtime};
-    const char *name;
-    _cleanup_free_ char *dir = fs_below_parent(path, &name);
-    _cleanup_close_ int parent = -1, fd = -1;
-
-    if (!dir || fs_open_below(target, dir, false, &parent, NULL) < 0)
-        return;
-    fd = fs_openat_nofollow(parent, name[0] ? name : ".", O_RDONLY | O_DIRECTORY);
+    if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, AT_SYMLINK_NOFOLLOW) == 0)
+        fd = fs_openat_nofollow(parent, name, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
-        return;
-    if (rec->kind == STEP_ATTRS) {
-        (void)fchown(fd, rec->uid, rec->gid);
-        (void)fchmod(fd, rec->mode);
-    }
-    (void)futimens(fd, times);
+        return -1;
+    if (fchown(fd, rec->uid, rec->gid) < 0 && !undo_is_refused())
+        return -1;
+    return fchmod(fd, rec->mode) < 0 && !undo_is_refused() ? -1 : 0;
 }
 
-/* A move that was noted but not done finds nothing to take back. There is no way to handle a
- * failure here: an entry that could not go back stays beside its place. */
-static void undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_record *rec,
-                     const char *path)
+static int undo_rmdir(int target_fd, const char *dir, const char *name, const struct fs_record *rec)
 {
-    bool is_trash = rec->kind == STEP_TRASH;
-    const char *name;
-    int fd[2];
+    _cleanup_close_ int target = undo_open(target_fd, dir);
 
-    int other = is_trash || rec->kind == STEP_RMDIR ? trash_fd : stage_fd;
-
-    if (rec->kind == STEP_TIMES || rec->kind == STEP_ATTRS) {
-        undo_attrs(target_fd, rec, path);
-        return;
-    }
-    if (rec->kind == STEP_SELF) {
-        undo_self(trash_fd, target_fd, path);
-        return;
-    }
-    if (open_pair(other, target_fd, path, &name, fd) == 0) {
-        if (rec->kind == STEP_NEW)
-            (void)sys_renameat2(fd[1], name, fd[0], name, RENAME_NOREPLACE);
-        else if (rec->kind == STEP_SWAP)
-            undo_swap(fd[0], fd[1], name, rec->ino);
-        else if (rec->kind == STEP_RMDIR)
-            undo_rmdir(fd[1], name, rec);
-        else if (is_trash)
-            (void)sys_renameat2(fd[0], name, fd[1], name, RENAME_NOREPLACE);
-    }
-    fd_close(fd[0]);
-    fd_close(fd[1]);
+    if (target < 0 || (mkdirat(target, name, 0700) < 0 && errno != EEXIST) ||
+        undo_owner_and_mode(target, name, rec) < 0)
+        return -1;
+    return undo_times(target, name, rec);
 }
 
-void fs_place_undo(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo)
+static int undo_attrs(int target_fd, const char *dir, const char *name, const struct fs_record *rec)
+{
+    _cleanup_close_ int parent = undo_open(target_fd, dir);
+    struct stat st;
+    int r;
+
+    if (parent < 0)
+        return undo_open_failed();
+    if (!name[0])
+        name = ".";
+    r = undo_look(parent, name, &st);
+    if (r <= 0 || !S_ISDIR(st.st_mode))
+        return r < 0 ? -1 : 0;
+    if (rec->kind == STEP_ATTRS && undo_owner_and_mode(parent, name, rec) < 0)
+        return -1;
+    return undo_times(parent, name, rec);
+}
+
+static int undo_one(int stage_fd, int target_fd, int trash_fd, const struct fs_record *rec,
+                    const char *path)
+{
+    const char *name;
+    _cleanup_free_ char *dir = fs_below_parent(path, &name);
+
+    if (!dir)
+        return -1; /* errno is ENOMEM */
+    switch ((enum step_kind)rec->kind) {
+    case STEP_NEW:
+        return undo_new(stage_fd, target_fd, dir, name, rec->ino);
+    case STEP_SWAP:
+        return undo_swap_at(stage_fd, target_fd, dir, name, rec->ino);
+    case STEP_TRASH:
+        return undo_trash(trash_fd, target_fd, dir, name);
+    case STEP_RMDIR:
+        return undo_rmdir(target_fd, dir, name, rec);
+    case STEP_SELF:
+        return undo_self(trash_fd, target_fd, path, dir, name);
+    case STEP_ATTRS:
+    case STEP_TIMES:
+        return undo_attrs(target_fd, dir, name, rec);
+    }
+    errno = EINVAL; /* a step of a newer agent */
+    return -1;
+}
+
+int fs_place_undo(int stage_fd, int target_fd, int trash_fd, struct fs_records *undo, struct err *e)
 {
     struct fs_record rec;
+    int first = 0;
     char *path;
+    int r;
 
-    while (fs_records_pop(undo, &rec, &path, NULL) > 0) {
-        undo_one(stage_fd, target_fd, trash_fd, &rec, path);
+    for (;;) {
+        struct err why = {0};
+
+        r = fs_records_pop(undo, &rec, &path, &why);
+        if (r < 0 && first == 0) {
+            first = r;
+            if (e)
+                *e = why;
+        }
+        if (r <= 0)
+            break;
+        r = undo_one(stage_fd, target_fd, trash_fd, &rec, path);
+        if (r < 0 && first == 0)
+            first = err_sys(e, errno, "put '%s' back", path[0] ? path : ".");
         free(path);
     }
+    return first < 0 ? first : fs_records_clear(undo, e);
+}
+
+int fs_place_claim(int stage_fd, struct err *e)
+{
+    uid_t me = (uid_t)syscall(SYS_setfsuid, (uid_t)-1);
+    struct stat st;
+
+    if (fstat(stage_fd, &st) < 0 || (st.st_uid != me && fchown(stage_fd, me, (gid_t)-1) < 0) ||
+        fchmod(stage_fd, 0700) < 0)
+        return err_sys(e, errno, "take the staging directory");
+    return 0;
+}
+
+int fs_place_say_kept(int home_fd, const char *stage_name, const struct err *why, int r,
+                      struct err *e)
+{
+    char link[40], home[256];
+    ssize_t n;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", home_fd);
+    n = readlink(link, home, sizeof(home));
+    return err_wrap(e, r, "not everything was rolled back (%.120s), '%.*s/%s' keeps the originals",
+                    why->message, n > 0 ? (int)n : 1, n > 0 ? home : ".", stage_name);
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */

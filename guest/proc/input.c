@@ -150,6 +150,11 @@ static int queue_stdin(struct proc *p, const char *data, size_t len, bool is_unc
     return 0;
 }
 
+int input_queue_first(struct proc *p, const char *data, size_t len, struct err *e)
+{
+    return queue_stdin(p, data, len, false, e);
+}
+
 int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uint64_t *ret_end,
                struct err *e)
 {

@@ -284,6 +284,15 @@ void killer_reaped(struct proc *p)
     killer_decide(p, NULL);
 }
 
+/*
+ * The signal is sent here, so that the caller learns of a failure, except on the loop's thread, which must not wait
+ * for /proc, and for a kill that a cgroup does without /proc.
+ */
+static bool is_sent_here(const struct proc *p, int sig)
+{
+    return !loop_is_here(p->reg->loop) && !(sig == SIGKILL && p->cgroup);
+}
+
 int killer_signal_tree(struct proc *p, int sig, struct err *e)
 {
     struct job *j;
@@ -304,6 +313,17 @@ int killer_signal_tree(struct proc *p, int sig, struct err *e)
         return r;
     }
     atomic_fetch_add(&p->n_asked, 1);
+    if (is_sent_here(p, sig)) {
+        r = command_tree_signal(j->tree, sig, &j->n, e);
+        if (r < 0)
+            (void)err_wrap(e, r, "no process of '%s' got signal %d", p->id, sig);
+        if (r < 0 || sig != SIGKILL) {
+            atomic_fetch_sub(&p->n_asked, 1);
+            job_free(j);
+            return r;
+        }
+    }
+    /* After a kill the job looks for processes that were forked meanwhile. */
     if (pool_run(p->reg->pool, job_run, j, NULL) < 0)
         job_run(j); /* no thread is available: all the more reason to kill */
     return 0;

@@ -464,17 +464,15 @@ static void queue_terminal_eof(struct proc *p, bool is_within_a_line)
     (void)proc_close_stdin(p, NULL);
 }
 
-/* Queues stdin_data, and then the end of file unless stdin stays open. /dev/null needs neither. */
-static void queue_first_stdin(struct proc *p)
+/* The end of file behind stdin_data, which is queued, unless stdin stays open. /dev/null needs none. */
+static void close_first_stdin(struct proc *p)
 {
     struct proc_spec *s = &p->spec;
     bool is_within_a_line;
-    uint64_t end;
 
     if (s->stdin_len == 0)
         return;
     is_within_a_line = s->stdin_data[s->stdin_len - 1] != '\n';
-    (void)proc_write(p, 0, s->stdin_data, s->stdin_len, &end, NULL);
     free(TAKE(s->stdin_data));
     if (s->stdin_open)
         return;
@@ -533,15 +531,20 @@ static void announce_start(struct proc *p)
     proc_wake(p);
 }
 
+/* stdin_data is queued in the same step that lets others write: what they write comes behind it. Out of memory:
+ * the command gets no stdin at all, rather than one without its beginning. */
 static void launch_succeed(struct proc *p)
 {
     WITH_LOCK (&p->lock) {
         if (!p->launch)
             return;
         launch_settle(p);
+        if (p->spec.stdin_len > 0 &&
+            input_queue_first(p, p->spec.stdin_data, p->spec.stdin_len, NULL) < 0)
+            p->stdin_broken = p->stdin_close_asked = true;
     }
     announce_start(p);
-    queue_first_stdin(p);
+    close_first_stdin(p);
     proc_spec_used(&p->spec);
     post_started(p);
 }

@@ -178,6 +178,8 @@ void output_drain(struct proc *p);       /* after the first process ended: reads
 /* input.c, on the loop's thread */
 void input_pump(struct proc *p);
 void input_close(struct proc *p);
+/* With the lock, before another thread can write: the bytes are stdin's first. */
+int input_queue_first(struct proc *p, const char *data, size_t len, struct err *e);
 
 /* killer.c, on the loop's thread */
 void killer_begin(struct proc *p, enum proc_reason reason);

@@ -17,17 +17,22 @@
 
 #include "archive_help.h"
 #include "archive/extract.h"
+#include "fs/change.h"
 
 /* ---- failing calls --------------------------------------------------------------------------- */
 
-static atomic_int calls;   /* since armed */
-static atomic_int fail_at; /* the call that fails; 0: none */
+static atomic_int calls;      /* since armed */
+static atomic_int fail_at;    /* the call that fails; 0: none */
+static atomic_int n_fail = 1; /* that many in a row */
+static atomic_bool no_flags;  /* the disk knows no flags of renameat2 */
 
 static bool fails(void)
 {
     int at = atomic_load(&fail_at);
 
-    if (!at || atomic_fetch_add(&calls, 1) + 1 != abs(at))
+    int call = at ? atomic_fetch_add(&calls, 1) + 1 : 0;
+
+    if (!at || call < abs(at) || call >= abs(at) + atomic_load(&n_fail))
         return false;
     if (at < 0)
         (void)raise(SIGKILL);
@@ -91,6 +96,10 @@ long __wrap_syscall(long n, ...)
     va_end(ap);
     if (n == SYS_renameat2 && fails())
         return -1;
+    if (n == SYS_renameat2 && atomic_load(&no_flags) && a[4]) {
+        errno = EINVAL;
+        return -1;
+    }
     return __real_syscall(n, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
@@ -242,9 +251,130 @@ TEST(a_merge_that_fails_at_any_call_changes_nothing)
     fail_everywhere("new", &(struct archive_extract_options){.removals = true});
 }
 
+TEST(a_replacement_without_exchange_that_fails_at_any_call_changes_nothing)
+{
+    atomic_store(&no_flags, true);
+    fail_everywhere("replacing", &(struct archive_extract_options){.mode = ARCHIVE_REPLACE});
+}
+
 TEST(a_replacement_that_fails_at_any_call_changes_nothing)
 {
     fail_everywhere("replacing", &(struct archive_extract_options){.mode = ARCHIVE_REPLACE});
+}
+
+/* ---- a disk that fails during the rollback, too ---------------------------------------------- */
+
+/* k calls in a row fail. Afterwards the old tree is there, or comes back with the next start, whole. */
+static void fail_in_a_row(const char *archive, const struct archive_extract_options *o, int k)
+{
+    struct fs_caller *c = h_caller();
+    char old[128], now[128];
+    size_t n_old, n_new;
+    char *old_tar, *new_tar;
+    int n, n_kept = 0;
+
+    python(archives);
+    old_tar = read_whole("old", &n_old);
+    new_tar = read_whole(archive, &n_new);
+    for (n = 1; n < 2000; n++) {
+        int r;
+
+        T_INT(system("rm -rf t"), 0);
+        T_INT(extract_bytes(c, old_tar, n_old, "t", &(struct archive_extract_options){0}), 0);
+        snapshot("t", old);
+        atomic_store(&calls, 0);
+        atomic_store(&n_fail, k);
+        atomic_store(&fail_at, n);
+        r = extract_bytes(c, new_tar, n_new, "t", o);
+        atomic_store(&fail_at, 0);
+        atomic_store(&n_fail, 1);
+        snapshot("t", now);
+        if (r < 0 && strcmp(old, now) != 0) {
+            n_kept++;
+            if (!strstr(e.message, "keeps the originals"))
+                t_fail(__FILE__, __LINE__, "call %d: the error does not say it: %s", n, e.message);
+            (void)archive_recover_all();
+            snapshot("t", now);
+            if (strcmp(old, now) != 0)
+                t_fail(__FILE__, __LINE__, "calls %d..%d failed (%s), and the old tree is lost", n,
+                       n + k - 1, e.message);
+        }
+        /* The next archive removes the leftovers of a failed clean-up, and changes nothing. */
+        T_INT(extract_bytes(c, new_tar, 0, "t", o), -ERR_INVALID);
+        if (system("find . -path ./registry -prune -o -name '.bellhop*' -print | grep .") == 0)
+            t_fail(__FILE__, __LINE__, "calls %d..%d failed and something is left", n, n + k - 1);
+        snapshot("t", now);
+        if (r < 0 && strcmp(old, now) != 0)
+            t_fail(__FILE__, __LINE__, "calls %d..%d failed and cleaning up changed the target", n,
+                   n + k - 1);
+        if (atomic_load(&calls) < n)
+            break; /* there are no more */
+    }
+    printf("# %d in a row: %d calls, %d left originals\n", k, n - 1, n_kept);
+    T_OK(n > 50 && n < 2000 && n_kept > 0);
+    free(old_tar);
+    free(new_tar);
+    h_drop(c);
+}
+
+TEST(a_merge_whose_rollback_fails_keeps_the_originals)
+{
+    T_INT(archive_use_registry("registry", &e), 0);
+    for (int k = 2; k <= 6; k++)
+        fail_in_a_row("new", &(struct archive_extract_options){.removals = true}, k);
+}
+
+TEST(a_copy_whose_rollback_fails_keeps_the_originals_until_the_next_archive)
+{
+    const struct fs_copy_options o = {.recursive = true, .overwrite = true};
+    struct fs_caller *c = h_caller();
+    char old[128], now[128];
+    int n, n_kept = 0, k;
+
+    for (k = 2; k <= 6; k += 2) {
+        for (n = 1; n < 1000; n++) {
+            struct fs_copy_result counts;
+            int r;
+
+            T_INT(
+                system(
+                    "rm -rf h from; mkdir -p h/t/d from/d/n; echo old > h/t/d/a; echo old > h/t/l; "
+                    "echo new > from/d/a; echo new > from/d/b; ln -s a from/l; chmod 775 from"),
+                0);
+            snapshot("h", old);
+            atomic_store(&calls, 0);
+            atomic_store(&n_fail, k);
+            atomic_store(&fail_at, n);
+            e = (struct err){0};
+            r = fs_copy(c, "from", "h/t", &o, &counts, &e);
+            atomic_store(&fail_at, 0);
+            snapshot("h/t", now);
+            bool is_kept = r < 0 && strstr(e.message, "keeps the originals");
+
+            n_kept += is_kept;
+            T_INT(extract_bytes(c, "", 0, "h", &(struct archive_extract_options){0}), -ERR_INVALID);
+            snapshot("h", now);
+            if (r < 0 && strcmp(old, now) != 0)
+                t_fail(__FILE__, __LINE__, "calls %d..%d failed, and the old tree is lost", n,
+                       n + k - 1);
+            if (is_kept)
+                T_INT(system("find h -name '.bellhop*' | grep -q ."), 256);
+            if (atomic_load(&calls) < n)
+                break;
+        }
+        T_OK(n > 20 && n < 1000);
+    }
+    printf("# %d left originals\n", n_kept);
+    T_OK(n_kept > 0);
+    h_drop(c);
+}
+
+TEST(a_replacement_whose_rollback_fails_keeps_the_originals_on_a_disk_without_exchange)
+{
+    atomic_store(&no_flags, true);
+    T_INT(archive_use_registry("registry", &e), 0);
+    for (int k = 2; k <= 6; k++)
+        fail_in_a_row("replacing", &(struct archive_extract_options){.mode = ARCHIVE_REPLACE}, k);
 }
 
 /* ---- cut and bent archives ------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -171,6 +172,39 @@ TEST(stdin_is_given_and_closed)
     box_down(&b);
 }
 
+/* Another client writes as soon as the command runs, in a race with the launch. */
+TEST(first_stdin_is_whole_and_first_though_another_client_writes_at_once)
+{
+    struct box b = {0};
+
+    box_up(&b);
+    for (int i = 0; i < 300; i++) {
+        struct proc_spec s = SPEC("cat");
+        int64_t deadline = clock_mono_ms() + 20000;
+        struct proc_info info;
+        struct err e = {0};
+        struct proc *p = NULL;
+        uint64_t end;
+        bool is_new;
+        char *got;
+
+        s.stdin_data = strdup("first\n");
+        s.stdin_len = 6;
+        s.stdin_open = true;
+        T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
+        while (proc_write(p, -1, "second\n", 7, &end, &e) < 0 && clock_mono_ms() < deadline)
+            ;
+        T_INT(end, 13);
+        T_INT(proc_close_stdin(p, &e), 0);
+        settle(p, &info);
+        got = output(p, PROC_STDOUT);
+        T_STR(got, "first\nsecond\n");
+        free(got);
+        proc_unref(p);
+    }
+    box_down(&b);
+}
+
 TEST(spawn_errors_name_the_field)
 {
     struct proc_spec s;
@@ -331,6 +365,44 @@ TEST(timeout_takes_the_whole_tree)
     T_OK(i.tree != TREE_LEFT);
     for (size_t k = 0; k < 3; k++)
         T_OK(!is_running(sleeps[k]));
+    box_down(&b);
+}
+
+TEST(signal_to_a_tree_that_can_not_be_read_fails)
+{
+    static const int signals[] = {SIGTERM, SIGKILL};
+    struct box b = {0};
+
+    box_up(&b);
+    for (size_t i = 0; i < 2; i++) {
+        struct proc_spec s = SPEC("cat");
+        struct rlimit old, none;
+        struct proc_info info;
+        struct err e = {0};
+        struct proc *p = NULL;
+        uint64_t end;
+        bool is_new;
+        int r;
+
+        s.stdin_open = true;
+        T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
+        do
+            proc_get_info(p, &info);
+        while (info.state == PROC_STARTING);
+        T_INT(getrlimit(RLIMIT_NOFILE, &old), 0);
+        none = (struct rlimit){.rlim_cur = 0, .rlim_max = old.rlim_max};
+        T_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+        r = proc_signal(p, signals[i], true, &e);
+        T_INT(setrlimit(RLIMIT_NOFILE, &old), 0);
+        T_OK(r < 0);
+        T_INT(e.sys, EMFILE);
+        T_OK(strstr(e.message, "no process of"));
+        T_INT(proc_write(p, -1, "x", 1, &end, &e), 0); /* it runs on */
+        T_INT(proc_signal(p, signals[i], true, &e), 0);
+        settle(p, &info);
+        T_INT(info.signal, signals[i]);
+        proc_unref(p);
+    }
     box_down(&b);
 }
 

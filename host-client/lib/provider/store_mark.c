@@ -43,6 +43,8 @@ static int make_mark(const char *path, struct err *e)
         r = io_write_file(AT_FDCWD, temp, mark, strlen(mark), 0600, true, e);
     if (r == 0 && link(temp, path) < 0 && errno != EEXIST)
         r = err_sys(e, errno, "make '%s'", path);
+    if (r == 0)
+        r = io_sync_parent(AT_FDCWD, path, e);
     if (temp)
         (void)unlink(temp);
     return r;
