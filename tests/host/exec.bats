@@ -235,6 +235,25 @@ PY
     [ "$(cuts)" -ge 5 ]
 }
 
+# sum_input [EXEC_OPTION...]: the checksum of random input, by a command that ends at the end of its input alone.
+sum_input()
+{
+    head -c 200000 /dev/urandom >"$BOX_TMP/random"
+    sum=$(timeout 60 "$BELLHOP" exec "$@" one -- sha256sum <"$BOX_TMP/random") || return
+    [ "${sum%% *}" = "$(sha256sum <"$BOX_TMP/random" | cut -d ' ' -f 1)" ]
+}
+
+@test "input and its end arrive once also when the agent refuses them at first, or their answers are lost" {
+    agent_faults
+    for method in Exec/Write Exec/CloseStdin; do
+        for fault in 429 503 500 cut lost; do
+            agent_fault "$fault" "$method" 2
+            sum_input || fail "$fault of $method"
+            [ "$(agent_hits)" -eq 2 ]
+        done
+    done
+}
+
 @test "a box that is removed or stopped under a running exec is said to be" {
     for verb in rm stop; do
         bellhop up --name two --provider process --agent none --empty >/dev/null 2>&1

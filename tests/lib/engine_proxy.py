@@ -1,4 +1,4 @@
-"""Stands between bellhop and a container engine, and does one thing wrong.
+"""Stands between bellhop and a container engine or a guest agent, and does one thing wrong.
 
     engine_proxy.py LISTEN ENGINE CONTROL
 
@@ -10,6 +10,7 @@ request: one JSON document, or no file for no fault:
 match   a regular expression for "METHOD PATH", the path without "/v1.NN" and with its query
 nth     the first request that goes wrong, 1 by default; times: how many do, all by default
 fault   500         answers with that status and a message as engines have it, and does not pass the request on
+        429, 503    the same with an error as guest agents have it
         hang        passes nothing on and never answers
         cut         closes before the request is passed on
         lost        passes it on, and closes in place of the answer
@@ -141,6 +142,10 @@ def answer_wrongly(client, kind):
     """A fault for which the engine is not asked."""
     if kind == "500":
         answer(client, b"500 Internal Server Error", b'{"message":"the injected failure"}\n')
+    elif kind == "429":
+        answer(client, b"429 Too Many Requests", b'{"code":"resource_exhausted","message":"the injected refusal"}')
+    elif kind == "503":
+        answer(client, b"503 Service Unavailable", b'{"code":"unavailable","message":"the injected refusal"}')
     elif kind == "words":
         answer(client, b"500 Internal Server Error", json.dumps({"message": "a\x1b[2J\u202eb\nc"}).encode())
     elif kind == "nonsense":

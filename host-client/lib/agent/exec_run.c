@@ -87,6 +87,7 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
     if (r == 0)
         r = agent_ops(box)->extend_lease(box, o->timeout_ms, e);
     if (r == 0) {
+        exec->is_pty = o->pty;
         exec->knows_written = true; /* a repeated run writes the same input from its start */
         r = o->detach ? exec_start(exec, e) : run_and_follow(&run, exec, ret, e);
     }
