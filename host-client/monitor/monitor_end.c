@@ -59,6 +59,27 @@ int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int g
     return r;
 }
 
+/*
+ * Nobody else may come for a box whose time is over: what the provider refuses is tried again, with a doubled pause,
+ * for END_TRIES_MS. The history has the first refusal. A SIGTERM for the monitor ends it.
+ */
+static bool wait_to_end_again(struct monitor *m, struct end_tries *t, const char *what,
+                              const struct err *why)
+{
+    struct pollfd asked = {.fd = m->signal_fd, .events = POLLIN};
+    int64_t now = clock_mono_ms();
+
+    (void)fprintf(stderr, "bellhop-monitor: %s: %s\n", what, why->message);
+    if (!t->until_ms) {
+        *t = (struct end_tries){.until_ms = now + END_TRIES_MS, .pause_ms = END_FIRST_MS};
+        (void)store_add_event(m->ctx->store, m->box->row.id, NULL, "not-ended", why->message, NULL);
+    }
+    if (now >= t->until_ms || poll(&asked, 1, t->pause_ms) > 0)
+        return false;
+    t->pause_ms = t->pause_ms * 2 < END_MOST_MS ? t->pause_ms * 2 : END_MOST_MS;
+    return true;
+}
+
 void monitor_end_locked(struct monitor *m, const char *by, const char *cause, bool is_removal)
 {
     char expired[MONITOR_CAUSE_BYTES];

@@ -14,6 +14,7 @@ fault   500         answers with that status and a message as engines have it, a
         hang        passes nothing on and never answers
         cut         closes before the request is passed on
         lost        passes it on, and closes in place of the answer
+        mute        passes it on, and keeps the answer
         nonsense    answers bytes that are no HTTP
         endless     answers a body without an end
         header      answers a header of ten megabytes
@@ -213,7 +214,7 @@ def serve_request(client, reader):
     if kind == "kill_before":
         kill_peer(client)
         return False
-    if fault and kind not in ("lost", "other", "set", "kill_after"):
+    if fault and kind not in ("lost", "mute", "other", "set", "kill_after"):
         # A client that sends its body still reads the answer.
         if kind not in ("cut", "hang"):
             pass_body(head, reader, lambda piece: None)
@@ -229,7 +230,9 @@ def serve_request(client, reader):
             reply = back.until(b"\r\n\r\n")
         if kind == "kill_after":
             kill_peer(client)
-        if kind in ("lost", "kill_after"):
+        if kind == "mute":
+            answer_wrongly(client, "hang")
+        if kind in ("lost", "mute", "kill_after"):
             return False
         if fault:
             change_answer(reply, back, client, fault)

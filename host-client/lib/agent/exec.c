@@ -106,7 +106,7 @@ int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct 
     if (r == 0)
         r = agent_ops(box)->extend_lease(box, o.timeout_ms, &e);
     if (r == 0)
-        r = exec_start(x, &e);
+        r = exec_start_own(x, o.id != NULL, &e);
     if (r < 0) {
         (void)bh_exec_free(x);
         return ctx_fail(err, r, &e);

@@ -63,3 +63,5 @@ int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
                 struct bh_run_result *ret, struct err *e);
 /* Starts the command and returns once it runs. */
 int exec_start(struct bh_exec *exec, struct err *e);
+/* exec_run.c: the same. If it is canceled, a command whose id the caller has not chosen is killed: nobody knows it. */
+int exec_start_own(struct bh_exec *exec, bool has_callers_id, struct err *e);

@@ -127,22 +127,25 @@ static int copy_input(struct exec_pump *p, struct err *e)
 
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
-        if (n < 0 && !isatty(p->fd)) /* not the end: the command would take a part for the whole */
-            return err_sys(e, errno, "read");
-        if (n <= 0)
+        if (n < 0) {
+            r = err_sys(e, errno, "read"); /* not the end: the command would take a part for the whole */
+            return isatty(p->fd) ? end_input(p, e) : r;
+        }
+        if (n == 0)
             return end_input(p, e);
         r = exec_write(p->exec, p->client, data, (size_t)n, 0, p->stop_fd, e);
     }
     return r;
 }
 
-/* If the command takes no more input, or is not there any more, its end tells why. */
+/* If the agent says that the command takes no more input, or is not there any more, its end tells why. */
 static void *pump_main(void *arg)
 {
     struct exec_pump *p = arg;
     int r = copy_input(p, &p->why);
 
-    if (r < 0 && r != -ERR_CANCELED && r != -ERR_PRECONDITION && r != -ERR_NOT_FOUND) {
+    if (r < 0 && r != -ERR_CANCELED &&
+        ((r != -ERR_PRECONDITION && r != -ERR_NOT_FOUND) || p->why.sys)) {
         p->failed = err_wrap(&p->why, r, "the input of '%s'", p->exec->id);
         (void)eventfd_write(p->exec->input_failed_fd, 1);
     }
