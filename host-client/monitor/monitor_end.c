@@ -242,8 +242,7 @@ void monitor_end_by_signal(struct monitor *m)
 
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms() + MONITOR_BUSY_MS, -1,
                         &lock, NULL) == 0)
-        monitor_end_locked(m, "signal", "the monitor was asked to end", false,
-                           &lock);
+        monitor_end_locked(m, "signal", "the monitor was asked to end", false, &lock);
     else
         (void)monitor_stop_box(m, "signal", "the monitor was asked to end", BOX_STOP_GRACE_MS,
                                NULL);

@@ -128,7 +128,8 @@ static int copy_input(struct exec_pump *p, struct err *e)
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n < 0) {
-            r = err_sys(e, errno, "read"); /* not the end: the command would take a part for the whole */
+            r = err_sys(e, errno,
+                        "read"); /* not the end: the command would take a part for the whole */
             return isatty(p->fd) ? end_input(p, e) : r;
         }
         if (n == 0)
@@ -164,7 +165,8 @@ static int exec_pump_stop(struct exec_pump *p, int r, struct err *e)
         (void)pthread_join(p->thread, NULL);
     }
     if (p->failed < 0)
-        (void)eventfd_read(p->exec->input_failed_fd, &ignored); /* the next follow is not canceled */
+        (void)eventfd_read(p->exec->input_failed_fd,
+                           &ignored); /* the next follow is not canceled */
     if (p->failed < 0 && r == -ERR_CANCELED) {
         p->exec->is_input_lost = true;
         r = p->failed;

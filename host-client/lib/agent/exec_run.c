@@ -64,8 +64,8 @@ static int end_within(const struct bh_exec *exec, struct client *c, struct err *
         int s = signal_tree(exec, c, is_grace_over ? "SIGKILL" : "SIGTERM",
                             call_deadline(deadline_ms), e);
 
-        r = wait_for_end(exec, c, s == 0 ? END_GRACE_MS : EXEC_RETRY_MS,
-                         call_deadline(deadline_ms), e);
+        r = wait_for_end(exec, c, s == 0 ? END_GRACE_MS : EXEC_RETRY_MS, call_deadline(deadline_ms),
+                         e);
         if (r == 0 || (r == -ERR_NOT_FOUND &&
                        (exec->is_started || clock_mono_ms() >= begun_ms + END_START_MS)))
             return 0;

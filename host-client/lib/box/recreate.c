@@ -153,8 +153,8 @@ static void remove_old(struct bh_box *box)
     if (r == 0)
         r = dirtree_remove(box->dir, &e);
     if (r < 0)
-        ctx_progress(box->ctx, "warning", 0, 0, false,
-                     "parts of the old box '%s' are left: %.300s", box->row.id, e.message);
+        ctx_progress(box->ctx, "warning", 0, 0, false, "parts of the old box '%s' are left: %.300s",
+                     box->row.id, e.message);
 }
 
 int recreate_box_locked(struct bh_box *box, const struct bh_create_options *opts, const char *why,
