@@ -111,9 +111,10 @@ int cli_exit_for_exec(struct cli *c, const struct bh_error *err)
 {
     bool is_command = strncmp(err->field, "argv", 4) == 0 || strcmp(err->field, "shell") == 0;
 
+    if (err->code != BH_CANCELED || err->field[0]) /* "id": the command may still run */
+        cli_print_error(c, err);
     if (err->code == BH_CANCELED)
         return EXIT_CLI_INTERRUPTED;
-    cli_print_error(c, err);
     if (is_command && err->code == BH_NOT_FOUND)
         return EXIT_EXEC_NOT_FOUND;
     return is_command ? EXIT_EXEC_CANNOT_RUN : EXIT_EXEC_BELLHOP;

@@ -3,6 +3,7 @@
  * afterwards; settings; backends; the debug log. The settings are a file of the state directory.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@
 #define FILE_BYTES (64 * 1024)
 #define CODE_NAME_BYTES 24
 #define DESTROY_MS (2 * 60 * 1000)
+#define DESTROY_TRIES 3
+#define DESTROY_RETRY_MS 500 /* doubled with each */
 #define OUTPUT_MOST (16 * 1024 * 1024)
 #define TIMEOUT_MOST_MS (60 * 60 * 1000)
 #define GRACE_MS (5 * 60 * 1000) /* the box's time to live beyond its command's */
@@ -327,6 +330,18 @@ static const char *interpreter_of(const char *language)
     return NULL;
 }
 
+/* A removal that was refused has ended the box's monitor, and with it the time to live: it is tried again. */
+static void destroy_code_box(struct bh_box *box)
+{
+    int r = -BH_UNAVAILABLE;
+
+    for (int i = 0; i < DESTROY_TRIES && r < 0 && r != -BH_NOT_FOUND; i++) {
+        if (i)
+            (void)poll(NULL, 0, DESTROY_RETRY_MS << i);
+        r = bh_destroy(box, DESTROY_MS, NULL);
+    }
+}
+
 int answer_code(struct job *j, struct err *e)
 {
     _cleanup_config_ struct sandbox_config c = {0};
@@ -349,7 +364,7 @@ int answer_code(struct job *j, struct err *e)
     if (r < 0)
         return r;
     r = run_code(j, box, &body, &c, interpreter, e);
-    (void)bh_destroy(box, DESTROY_MS, NULL); /* else its time to live does it */
+    destroy_code_box(box);
     return r;
 }
 

@@ -44,6 +44,7 @@ struct side {
 struct terminal {
     struct daemon *daemon;
     struct ask start;
+    struct pool_item abandoned; /* ends the command: must not be refused */
     char *box, *cmd, *id, *user;
     int64_t cols, rows;
     char accept[WS_ACCEPT_BYTES];
@@ -128,10 +129,12 @@ static void terminal_release(void *state)
     struct terminal *t = state;
 
     fd_close(TAKE_FD(t->client_fd));
-    if (t->output.exec && !t->id && !t->has_input &&
-        pool_run(t->daemon->pool, run_abandoned, t, NULL) == 0)
+    if (!t->output.exec || t->id || t->has_input) {
+        terminal_unref(t);
         return;
-    terminal_unref(t);
+    }
+    t->abandoned = (struct pool_item){.fn = run_abandoned, .arg = t};
+    pool_push(t->daemon->pool, &t->abandoned);
 }
 
 /* ---- frames to the client ---- */

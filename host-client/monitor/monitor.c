@@ -454,7 +454,7 @@ static void on_disk(struct monitor *m)
         cause, sizeof(cause),
         "its disk has %.1f MiB, and its limit is %.1f (--disk): start it and clean it up",
         (double)diskwatch_used(m->disk) / 1048576, (double)m->box->spec.disk_bytes / 1048576);
-    monitor_end_locked(m, "disk", cause, false);
+    monitor_end_locked(m, "disk", cause, false, &lock);
 }
 
 enum { FIXED_EXIT, FIXED_SIGNALS, FIXED_SUPERVISOR, FIXED_DISK, N_FIXED };

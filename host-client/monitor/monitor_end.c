@@ -2,9 +2,13 @@
 #include "monitor/monitor_internal.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -19,6 +23,8 @@
 #include "monitor/supervise.h"
 
 #define SNAPSHOT_LEAST_MS 10000
+#define END_FIRST_MS 1000 /* pause after the first refusal of the end; doubled with each */
+#define END_MOST_MS 60000
 
 static json_t *exit_status_json(struct monitor *m)
 {
@@ -59,28 +65,82 @@ int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int g
     return r;
 }
 
-void monitor_end_locked(struct monitor *m, const char *by, const char *cause, bool is_removal)
+/* One try. *is_stopped: an earlier one has stopped the box. */
+static int end_once(struct monitor *m, const char *by, const char *cause, bool is_removal,
+                    bool *is_stopped, struct err *e)
 {
     char expired[MONITOR_CAUSE_BYTES];
-    struct err e = {0};
+    int r = box_reload(m->box, e);
 
-    if (box_reload(m->box, &e) < 0 || !box_row_is_live(&m->box->row)) {
-        m->is_over = true;
-        return;
+    if (r == -ERR_NOT_FOUND || (r == 0 && !m->is_over && !box_row_is_live(&m->box->row)))
+        return 0;
+    if (r < 0)
+        return err_wrap(e, r, "the box is not looked at");
+    if (!*is_stopped) {
+        (void)monitor_set_state(m, BH_STATE_STOPPING, cause, NULL);
+        r = monitor_stop_box(m, by, cause, BOX_STOP_GRACE_MS, e);
+        if (r < 0)
+            return err_wrap(e, r, "the box is not stopped");
+        (void)monitor_set_state(m, BH_STATE_STOPPED, cause, NULL);
+        *is_stopped = true;
     }
-    (void)monitor_set_state(m, BH_STATE_STOPPING, cause, NULL);
-    if (monitor_stop_box(m, by, cause, BOX_STOP_GRACE_MS, &e) < 0) {
-        (void)fprintf(stderr, "bellhop-monitor: the box is not stopped: %s\n", e.message);
-        return; /* it stays `stopping`: the next command or gc tries again */
-    }
-    (void)monitor_set_state(m, BH_STATE_STOPPED, cause, NULL);
-    if (!is_removal || box_reload(m->box, &e) < 0)
-        return;
+    if (!is_removal)
+        return 0;
     /* no command may ask this monitor to stop the box now */
     m->commands = commands_free(m->commands);
+    r = box_reload(m->box, e);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
     (void)snprintf(expired, sizeof(expired), BRINGUP_EXPIRED "%s", cause);
-    if (bringup_destroy_locked(m->box, expired, &e) < 0)
-        (void)fprintf(stderr, "bellhop-monitor: the box is not removed: %s\n", e.message);
+    if (r == 0)
+        r = bringup_destroy_locked(m->box, expired, e);
+    return err_wrap(e, r, "the box is not removed");
+}
+
+/* False: the monitor was asked to end. */
+static bool wait_to_end_again(struct monitor *m, int64_t ms)
+{
+    int64_t deadline_ms = clock_mono_ms() + ms;
+    struct pollfd signals = {.fd = m->signal_fd, .events = POLLIN};
+    struct signalfd_siginfo si;
+
+    while (poll(&signals, 1, clock_until_ms(deadline_ms)) > 0) {
+        if (read(m->signal_fd, &si, sizeof(si)) != (ssize_t)sizeof(si))
+            continue;
+        if (si.ssi_signo != SIGCHLD)
+            return false;
+        exit_watch_reap(&m->exit);
+    }
+    return true;
+}
+
+/*
+ * Nobody else may come for the box: a provider or a store that refuses is asked again, until it is done. A command that
+ * takes the box over meanwhile kills this monitor.
+ */
+void monitor_end_locked(struct monitor *m, const char *by, const char *cause, bool is_removal,
+                        int *lock)
+{
+    int64_t pause_ms = END_FIRST_MS;
+    bool is_stopped = false, is_told = false;
+    struct err e = {0};
+
+    while (end_once(m, by, cause, is_removal, &is_stopped, &e) < 0) {
+        (void)fprintf(stderr, "bellhop-monitor: %s\n", e.message);
+        is_told = is_told || store_add_event(m->ctx->store, m->box->row.id, NULL, "not-ended",
+                                             e.message, NULL) == 0;
+        m->commands = commands_free(m->commands); /* as if it had ended */
+        fd_close(TAKE_FD(*lock));
+        do {
+            if (!wait_to_end_again(m, pause_ms)) {
+                m->is_over = true;
+                return;
+            }
+            pause_ms = pause_ms * 2 < END_MOST_MS ? pause_ms * 2 : END_MOST_MS;
+        } while (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, lock, NULL) <
+                 0);
+    }
+    m->is_over = true;
 }
 
 /* Under the name lock. The box's first process waits for longer than SNAPSHOT_LEAST_MS beyond the
@@ -106,7 +166,7 @@ void monitor_end_by_lease(struct monitor *m)
         return;
     }
     wants_snapshot = wants_snapshot && !take_last_snapshot(m);
-    monitor_end_locked(m, "timeout", BRINGUP_TIME_IS_OVER, is_removal);
+    monitor_end_locked(m, "timeout", BRINGUP_TIME_IS_OVER, is_removal, &lock);
     if (wants_snapshot && box_reload(m->box, NULL) == 0)
         (void)snapshot_at_timeout(m->box, clock_mono_ms() + BOX_WAIT_MS);
 }
@@ -129,14 +189,14 @@ void monitor_end_idle_time(struct monitor *m)
     (void)snprintf(cause, sizeof(cause), "unused for %s",
                    str_format_duration(m->box->spec.idle_ms, text, sizeof(text)));
     if (!str_eq(m->box->spec.on_idle, "pause")) {
-        monitor_end_locked(m, "idle", cause, str_eq(m->box->spec.on_idle, "rm"));
+        monitor_end_locked(m, "idle", cause, str_eq(m->box->spec.on_idle, "rm"), &lock);
         return;
     }
     if (m->box->row.state != BH_STATE_RUNNING) /* in error: its time to live ends it */
         return;
     r = monitor_pause_unused(m, cause, &e);
     if (r == -ERR_UNIMPLEMENTED && !(m->box->spec.asked & SPEC_ASKED_ON_IDLE))
-        monitor_end_locked(m, "idle", cause, false);
+        monitor_end_locked(m, "idle", cause, false, &lock);
     else if (r < 0 && !m->is_pause_refused)
         (void)store_add_event(m->ctx->store, m->box->row.id, NULL, "not-paused", e.message, NULL);
     m->is_pause_refused = r < 0;
@@ -171,7 +231,7 @@ void monitor_end_by_itself(struct monitor *m)
         (void)snprintf(cause + n, sizeof(cause) - n, " (%s)", reason);
     }
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms(), -1, &lock, NULL) == 0)
-        monitor_end_locked(m, "box", cause, false);
+        monitor_end_locked(m, "box", cause, false, &lock);
     else
         (void)monitor_stop_box(m, "box", cause, 0, NULL);
 }
@@ -182,7 +242,7 @@ void monitor_end_by_signal(struct monitor *m)
 
     if (store_lock_name(m->ctx->store, m->box->row.name, clock_mono_ms() + MONITOR_BUSY_MS, -1,
                         &lock, NULL) == 0)
-        monitor_end_locked(m, "signal", "the monitor was asked to end", false);
+        monitor_end_locked(m, "signal", "the monitor was asked to end", false, &lock);
     else
         (void)monitor_stop_box(m, "signal", "the monitor was asked to end", BOX_STOP_GRACE_MS,
                                NULL);

@@ -23,8 +23,12 @@ void monitor_wake(struct monitor *m);
 
 /* ---- the end of the box: monitor_end.c ---- */
 
-/* Under the name lock: ends the processes, and with is_removal removes the box too. */
-void monitor_end_locked(struct monitor *m, const char *by, const char *cause, bool is_removal);
+/*
+ * Under the name lock: ends the processes, and with is_removal removes the box too. Repeated until it is done, with a
+ * pause of a minute at most, in which *lock is given up. The history has "not-ended" once.
+ */
+void monitor_end_locked(struct monitor *m, const char *by, const char *cause, bool is_removal,
+                        int *lock);
 /* These take the lock. If a command has it, the first two try again later; the others end the
  * processes, and the command sees that. */
 void monitor_end_by_lease(struct monitor *m);

@@ -623,6 +623,17 @@ kinds()
     [ "$(jq -r .error.field <<<"$output")" = timeout ]
     [ "$(tail -n 1 "$work/calls")" = /session/ses_1/abort ]
     [ "$(kinds)" = '["turn_warning","turn_stale"]' ]
+    # An agent that refuses is asked again.
+    touch "$work/refuse1" "$work/refuse2"
+    run --separate-stderr bellhop prompt mine --timeout 1s --json work
+    [ "$(jq -r .error.code <<<"$output")" = deadline_exceeded ]
+    [[ "$(jq -r .error.message <<<"$output")" != *'may go on'* ]] || fail "$output"
+    [ "$(tail -n 3 "$work/calls" | grep -c /abort)" -eq 3 ]
+    touch "$work"/refuse{10..60}
+    run --separate-stderr bellhop prompt mine --timeout 1s --json work
+    [ "$(jq -r .error.code <<<"$output")" = deadline_exceeded ]
+    [[ "$(jq -r .error.message <<<"$output")" = *"the turn of the session 'ses_1' may go on"*'status 503'* ]]
+    rm "$work"/refuse*
     run --separate-stderr bellhop prompt mine --action-timeout 300ms --json 'hang up'
     [ "$(jq -r .error.code <<<"$output")" = deadline_exceeded ]
 }

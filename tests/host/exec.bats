@@ -235,6 +235,100 @@ PY
     [ "$(cuts)" -ge 5 ]
 }
 
+# sum_input [EXEC_OPTION...]: the checksum of random input, by a command that ends at the end of its input alone.
+sum_input()
+{
+    head -c 200000 /dev/urandom >"$BOX_TMP/random"
+    sum=$(timeout 60 "$BELLHOP" exec "$@" one -- sha256sum <"$BOX_TMP/random") || return
+    [ "${sum%% *}" = "$(sha256sum <"$BOX_TMP/random" | cut -d ' ' -f 1)" ]
+}
+
+@test "input and its end arrive once also when the agent refuses them at first, or their answers are lost" {
+    agent_faults
+    for method in Exec/Write Exec/CloseStdin; do
+        for fault in 429 503 500 cut lost; do
+            agent_fault "$fault" "$method" 2
+            sum_input || fail "$fault of $method"
+            [ "$(agent_hits)" -eq 2 ]
+        done
+    done
+}
+
+@test "a command whose input cannot be delivered fails with the reason, and is ended" {
+    agent_faults
+    agent_fault 503 Exec/CloseStdin 1000
+    run --separate-stderr timeout 60 "$BELLHOP" exec --id lost one -- cat <<<text
+    [ "$status" -eq 125 ]
+    [[ $stderr == *"the input of 'lost': the injected refusal"* ]]
+    [ -z "$(bellhop ps -q one)" ]
+    run --separate-stderr timeout 60 "$BELLHOP" exec one -- cat </
+    [ "$status" -eq 125 ]
+    [[ $stderr == *"read: is a directory"* ]] || fail "$stderr"
+}
+
+@test "input for a terminal and its end arrive once when the answer to any write is lost" {
+    agent_faults
+    for nth in 1 2 3; do
+        bellhop exec -d -t -i --id "pty$nth" one -c 'cat; echo over; read -r line; echo "<$line>"'
+        agent_fault lost 'Exec/(Write|CloseStdin)' 1 "$nth"
+        bellhop attach -i one "pty$nth" <<<first >"$BOX_TMP/out" 3>&- &
+        pid=$!
+        wait_for 20 grep -q first "$BOX_TMP/out"
+        wait_for 20 grep -q over "$BOX_TMP/out"
+        bellhop attach -i one "pty$nth" <<<second >/dev/null
+        wait "$pid"
+        grep -q '<second>' "$BOX_TMP/out" || fail "$nth: $(cat "$BOX_TMP/out")"
+    done
+}
+
+# interrupt_twice [EXEC_OPTION...]: the second signal ends the caller of a command that ignores both.
+interrupt_twice()
+{
+    local pid caller=0
+
+    bash -c 'exec "$@"' - "$BELLHOP" exec "$@" one -c 'trap "" TERM; echo begun; while :; do sleep 0.1; done' \
+        >"$BOX_TMP/out" 2>"$BOX_TMP/err" 3>&- &
+    pid=$!
+    wait_for 20 grep -q begun "$BOX_TMP/out"
+    # One that comes before the last was delivered is lost.
+    signal_it() { kill -TERM "$pid" 2>/dev/null; is_gone "$pid"; }
+    wait_for 60 signal_it
+    wait "$pid" || caller=$?
+    [ "$caller" -eq 130 ]
+}
+
+@test "a command is ended also when the agent refuses the first signals" {
+    agent_faults
+    agent_fault 503 Exec/Signal 5
+    interrupt_twice
+    [ "$(agent_hits)" -eq 5 ]
+    [ -z "$(bellhop ps -q one)" ]
+    [ ! -s "$BOX_TMP/err" ]
+}
+
+@test "a command whose end is not known is said to be, when its caller was interrupted" {
+    agent_faults
+    agent_fault 503 Exec/Signal 1000
+    interrupt_twice --id on
+    grep -q "the command 'on' may still run" "$BOX_TMP/err"
+    rm "$BOX_TMP/fault"
+    bellhop kill --tree -s KILL one on
+}
+
+@test "a detached command whose start is interrupted does not run on unknown" {
+    agent_faults
+    agent_fault mute Exec/Start
+    bash -c 'exec "$@"' - "$BELLHOP" exec -d one -- sleep 600 >"$BOX_TMP/out" 2>"$BOX_TMP/err" 3>&- &
+    pid=$!
+    is_running() { [ "$(bellhop ps -q one | wc -l)" -eq 1 ]; }
+    wait_for 20 is_running
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    [ "$status" -eq 130 ]
+    [ -z "$(bellhop ps -q one)" ]
+}
+
 @test "a box that is removed or stopped under a running exec is said to be" {
     for verb in rm stop; do
         bellhop up --name two --provider process --agent none --empty >/dev/null 2>&1

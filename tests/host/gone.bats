@@ -66,6 +66,7 @@ whole_store()
 content" ]
     bellhop exec one -- test ! -e made-in-the-box
     [ "$(info .id)" != "$old" ]
+    [ ! -e "$BELLHOP_STATE_DIR/boxes/$old" ] # with its token
     [ "$(info '.keys | join(" ")')" = first ]
     [ "$(info '"\(.transcript) \(.options.on_gone) \(.state)"')" = "null recreate running" ]
     [ "$(info .project.path)" = "$(realpath "$BOX_TMP/project")" ]

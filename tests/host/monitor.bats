@@ -259,6 +259,26 @@ one_monitor()
     [ -z "$(ls "$BELLHOP_STATE_DIR/boxes")" ]
 }
 
+@test "a box made with --on-timeout rm is removed later if its removal is refused at first" {
+    up one --timeout 2s --on-timeout rm >/dev/null
+    # The store is locked until the monitor was refused.
+    mkfifo "$BOX_TMP/let-go"
+    python3 - "$BELLHOP_STATE_DIR/store.db" "$BOX_TMP/let-go" 3>&- 4>&- <<'P' &
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+db.execute("BEGIN IMMEDIATE")
+open(sys.argv[2]).read()
+P
+    locker=$!
+    wait_for 90 grep -q 'bellhop-monitor: the box is not removed' "$DIR/monitor.log" || { kill "$locker"; fail "$(cat "$DIR/monitor.log")"; }
+    : >"$BOX_TMP/let-go"
+    wait "$locker"
+    is_removed() { [ ! -e "$DIR" ]; } # not by a command, which would take the box over
+    wait_for 60 is_removed
+    has_no_boxes
+    bellhop events one --json | jq -e '[.events[] | select(.kind == "not-ended" and .actor == "monitor")] | length == 1'
+}
+
 @test "a command that runs holds the box beyond its time" {
     up one --timeout 2s >/dev/null
     [ "$(bellhop exec one -- sh -c 'sleep 5; echo done')" = done ] # its end would have been the command's

@@ -157,19 +157,38 @@ fail()
     return 1
 }
 
-# break_after DOWN UP: cuts each connection to the agent of the box 'one' after so many bytes from it (to it).
-break_after()
+# stand_between SCRIPT [ARGUMENT...]: the script of this directory relays between the host and the agent of the box 'one'.
+stand_between()
 {
     local run
 
     run=$(dirname "$(bellhop status one --json | jq -r .guest.socket)")
     cd "$run"
     mv agent.sock real.sock
-    python3 "$BATS_TEST_DIRNAME/../lib/breaker.py" agent.sock real.sock "$@" >"$BOX_TMP/breaker" 3>&- &
+    python3 "$BATS_TEST_DIRNAME/../lib/$1" agent.sock real.sock "${@:2}" >"$BOX_TMP/breaker" 3>&- &
     BREAKER=$!
     wait_for 10 grep -q ready "$BOX_TMP/breaker"
     DIR=$(dirname "$run")
     trust_listener "$BREAKER"
+}
+
+# break_after DOWN UP: cuts each connection to the agent of the box 'one' after so many bytes from it (to it).
+break_after()
+{
+    stand_between breaker.py "$@"
+}
+
+# agent_faults: the requests to the agent of the box 'one' go wrong as agent_fault FAULT METHOD [TIMES [NTH]] says
+# (engine_proxy.py): by default the first one. agent_hits: how many have gone wrong.
+agent_faults() { stand_between engine_proxy.py "$BOX_TMP/fault"; }
+agent_hits() { cat agent.sock.hits 2>/dev/null | wc -l; }
+
+agent_fault()
+{
+    jq -n --arg fault "$1" --arg match "/bellhop.v1.$2\$" --argjson times "${3:-1}" --argjson nth "${4:-1}" \
+        '{fault: $fault, match: $match, times: $times, nth: $nth}' >"$BOX_TMP/fault.new"
+    rm -f agent.sock.hits
+    mv "$BOX_TMP/fault.new" "$BOX_TMP/fault"
 }
 
 # hold_after BYTES: the first connection to the agent of the box 'one' that sends so many bytes hangs; let_go cuts it.

@@ -42,6 +42,9 @@ class H(http.server.BaseHTTPRequestHandler):
             if not self.path.startswith("/session/ses_1/"):
                 return self.reply(404, {})
             if self.path.endswith("/abort"):
+                if refusals := sorted(name for name in os.listdir(".") if name.startswith("refuse")):
+                    os.remove(refusals[0])
+                    return self.reply(503, {})
                 busy.clear()
                 return self.reply(200, True)
             prompt = json.loads(text)["parts"][0]["text"]

@@ -1,4 +1,4 @@
-"""Stands between bellhop and a container engine, and does one thing wrong.
+"""Stands between bellhop and a container engine or a guest agent, and does one thing wrong.
 
     engine_proxy.py LISTEN ENGINE CONTROL
 
@@ -10,10 +10,12 @@ request: one JSON document, or no file for no fault:
 match   a regular expression for "METHOD PATH", the path without "/v1.NN" and with its query
 nth     the first request that goes wrong, 1 by default; times: how many do, all by default
 fault   500         answers with that status and a message as engines have it, and does not pass the request on
+        429, 503    the same with an error as guest agents have it
         hang        passes nothing on and never answers
         cut         closes before the request is passed on
         lost        passes it on, and closes in place of the answer
         half        passes the first megabyte of its body on, and closes both connections
+        mute        passes it on, and keeps the answer
         nonsense    answers bytes that are no HTTP
         endless     answers a body without an end
         header      answers a header of ten megabytes
@@ -159,6 +161,10 @@ def answer_wrongly(client, kind):
     """A fault for which the engine is not asked."""
     if kind == "500":
         answer(client, b"500 Internal Server Error", b'{"message":"the injected failure"}\n')
+    elif kind == "429":
+        answer(client, b"429 Too Many Requests", b'{"code":"resource_exhausted","message":"the injected refusal"}')
+    elif kind == "503":
+        answer(client, b"503 Service Unavailable", b'{"code":"unavailable","message":"the injected refusal"}')
     elif kind == "words":
         answer(client, b"500 Internal Server Error", json.dumps({"message": "a\x1b[2J\u202eb\nc"}).encode())
     elif kind == "nonsense":
@@ -226,7 +232,7 @@ def serve_request(client, reader):
     if kind == "kill_before":
         kill_peer(client)
         return False
-    if fault and kind not in ("lost", "half", "other", "set", "kill_after"):
+    if fault and kind not in ("lost", "half", "mute", "other", "set", "kill_after"):
         # A client that sends its body still reads the answer.
         if kind not in ("cut", "hang"):
             pass_body(head, reader, lambda piece: None)
@@ -242,7 +248,9 @@ def serve_request(client, reader):
             reply = back.until(b"\r\n\r\n")
         if kind == "kill_after":
             kill_peer(client)
-        if kind in ("lost", "kill_after"):
+        if kind == "mute":
+            answer_wrongly(client, "hang")
+        if kind in ("lost", "mute", "kill_after"):
             return False
         if fault:
             change_answer(reply, back, client, fault)

@@ -591,7 +591,8 @@ struct bh_run_result {
  * Runs a command to its end. Starts a stopped box first. After a broken connection, output
  * continues at the byte where it broke and input at the byte that was accepted: nothing is
  * delivered twice, and output that could not be kept is counted in lost_bytes. If the call is
- * canceled, the command is killed.
+ * canceled, or the rest of the input cannot be delivered, the command is killed. If its end is not
+ * known after ten seconds, the error's field is "id", and its message says so.
  */
 int bh_run(struct bh_box *box, const struct bh_run_options *opts, struct bh_run_result *ret_result,
            struct bh_error *err);
@@ -606,7 +607,8 @@ struct bh_exec;
 
 /*
  * Starts a command and returns once it runs. If the id exists, attaches to that command, provided
- * that the request is the same; else BH_ALREADY_EXISTS. bh_exec_free() the handle.
+ * that the request is the same; else BH_ALREADY_EXISTS. bh_exec_free() the handle. If the call is
+ * canceled, a command with a random id is killed; one with the caller's may run.
  */
 int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct bh_exec **ret_exec,
                   struct bh_error *err);
@@ -625,7 +627,9 @@ uint64_t bh_exec_offset(const struct bh_exec *exec, int stream);
 struct bh_follow_options {
     size_t size;
     int64_t timeout_ms; /* then BH_DEADLINE_EXCEEDED; the call can be repeated; 0: none */
-    int stdin_fd; /* copied to the command's input, which is closed at its end; -1: none (zeroed: 0) */
+    /* Copied to the command's input, which is closed at its end; -1: none (zeroed: 0). The call fails
+     * if the rest of it cannot be read or delivered. */
+    int stdin_fd;
     bool lossless; /* back-pressure: the command waits for this reader, and there are no gaps */
     /* As in bh_run_options; a non-zero result ends the call with BH_CANCELED. May be NULL. */
     int (*output)(void *arg, int stream, const char *data, size_t len);

@@ -1,8 +1,11 @@
 #include "lib/agent/exec.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <time.h>
 
 #include "common/buf.h"
@@ -31,20 +34,38 @@ static int make_id(const char *id, char out[EXEC_ID_BYTES], struct err *e)
     return r;
 }
 
+static int open_stop_fd(struct bh_exec *x, struct err *e)
+{
+    struct epoll_event readable = {.events = EPOLLIN};
+
+    x->input_failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    x->stop_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (x->input_failed_fd < 0 || x->stop_fd < 0 ||
+        epoll_ctl(x->stop_fd, EPOLL_CTL_ADD, x->input_failed_fd, &readable) < 0 ||
+        (x->cancel_fd >= 0 && epoll_ctl(x->stop_fd, EPOLL_CTL_ADD, x->cancel_fd, &readable) < 0))
+        return err_sys(e, errno, "epoll");
+    return 0;
+}
+
 int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct err *e)
 {
     struct bh_exec *x = calloc(1, sizeof(*x));
-    int r = x ? make_id(id, x->id, e) : err_oom(e);
+    int r;
 
-    if (r == 0) {
-        x->box = box;
-        x->cancel_fd = agent_ops(box)->get_cancel_fd(box);
+    if (!x)
+        return err_oom(e);
+    x->box = box;
+    x->cancel_fd = agent_ops(box)->get_cancel_fd(box);
+    x->input_failed_fd = x->stop_fd = -1;
+    r = make_id(id, x->id, e);
+    if (r == 0)
+        r = open_stop_fd(x, e);
+    if (r == 0)
         r = agent_ops(box)->wake(box, e);
-    }
     if (r == 0)
         x->mark = agent_ops(box)->get_mark(box);
     if (r == 0)
-        r = agent_ops(box)->new_client(box, x->cancel_fd, &x->stream, e);
+        r = agent_ops(box)->new_client(box, x->stop_fd, &x->stream, e);
     if (r == 0)
         r = agent_ops(box)->new_client(box, x->cancel_fd, &x->calls, e);
     if (r < 0) {
@@ -61,6 +82,8 @@ struct bh_exec *bh_exec_free(struct bh_exec *x)
         return NULL;
     (void)client_free(x->stream);
     (void)client_free(x->calls);
+    fd_close(x->stop_fd);
+    fd_close(x->input_failed_fd);
     json_decref(x->request);
     free(x);
     return NULL;
@@ -83,11 +106,12 @@ int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct 
     if (r == 0)
         r = agent_ops(box)->extend_lease(box, o.timeout_ms, &e);
     if (r == 0)
-        r = exec_start(x, &e);
+        r = exec_start_own(x, o.id != NULL, &e);
     if (r < 0) {
         (void)bh_exec_free(x);
         return ctx_fail(err, r, &e);
     }
+    x->is_pty = o.pty;
     x->knows_written = !o.id; /* the command of an existing id may have been written to */
     *ret_exec = x;
     return 0;
@@ -112,6 +136,7 @@ int bh_exec_attach(struct bh_box *box, const char *id, struct bh_exec **ret_exec
     }
     x->is_started = true;
     x->pid = (int)json_integer_value(json_object_get(reply, "pid"));
+    x->is_pty = json_is_true(json_object_get(reply, "pty"));
     *ret_exec = x;
     return 0;
 }

@@ -18,6 +18,7 @@
 #define EXEC_ID_BYTES 129            /* the agent's ids have at most 128 characters */
 #define EXEC_RETRIES 20              /* connections in a row without progress */
 #define EXEC_RETRY_MS 250            /* between two retries */
+#define EXEC_RETRY_MOST_MS 1000      /* of a request that is refused: doubled from EXEC_RETRY_MS */
 #define EXEC_CALL_MS 5000            /* deadline of short calls that the caller did not ask for */
 #define EXEC_WAIT_MS 60000           /* one Exec/Wait; a longer wait is several of them */
 #define EXEC_GRACE_MS 5000           /* for the reply to a wait that has timed out */
@@ -28,11 +29,15 @@ struct bh_exec {
     int64_t mark; /* of agent_ops: when the command began */
     struct client *stream;
     struct client *calls;
-    int cancel_fd;   /* the context's */
-    json_t *request; /* parameters of Exec/Start, as long as it may be repeated; or NULL */
+    int cancel_fd;       /* the context's */
+    int input_failed_fd; /* eventfd: the pump of the input has failed */
+    int stop_fd;         /* epoll of the two: cancels `stream` */
+    json_t *request;     /* parameters of Exec/Start, as long as it may be repeated; or NULL */
     char id[EXEC_ID_BYTES];
     int pid;
     bool is_started;
+    bool is_pty;
+    bool is_input_lost; /* the last follow failed because the rest of the input was not accepted */
     uint64_t offset[3]; /* by stream: 1, 2 */
     uint64_t written;   /* bytes of input that the agent has accepted */
     bool knows_written;
@@ -51,10 +56,12 @@ int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_opt
 void exec_read_result(json_t *reply, struct bh_run_result *ret);
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret);
 
-/* exec_follow.c: writes to the command's input by offset. */
+/* exec_follow.c: writes to the command's input by offset, so that every request can be repeated. */
 int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                int64_t deadline_mono_ms, int cancel_fd, struct err *e);
 int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
                 struct bh_run_result *ret, struct err *e);
 /* Starts the command and returns once it runs. */
 int exec_start(struct bh_exec *exec, struct err *e);
+/* exec_run.c: the same. If it is canceled, a command whose id the caller has not chosen is killed: nobody knows it. */
+int exec_start_own(struct bh_exec *exec, bool has_callers_id, struct err *e);

@@ -19,53 +19,65 @@
 
 /* ---- input: by offset too, so that bytes accepted before a break are not written twice ---- */
 
-struct exec_pump {
-    struct bh_exec *exec;
-    struct client *client; /* canceled by stop_fd */
-    pthread_t thread;
-    bool is_running;
-    int fd;
-    int stop_fd;
-};
+#define PTY_EOF "\004"
 
-/* If another client may have written, the offset is unknown: the first piece goes without one, so
- * it cannot be repeated, and the reply tells the offset. */
+/*
+ * After a failed request that has one effect however often it arrives. True: it may succeed now. EXEC_RETRIES, of
+ * which the last pauses take EXEC_RETRY_MOST_MS, are a quarter of a minute.
+ */
+static bool wait_to_repeat(int *r, unsigned *n_failures, int64_t deadline_mono_ms, int cancel_fd,
+                           struct err *e)
+{
+    int left = clock_until_ms(deadline_mono_ms);
+    int ms = EXEC_RETRY_MS;
+
+    if (*r != -ERR_UNAVAILABLE && *r != -ERR_EXHAUSTED && *r != -ERR_DATA_LOSS &&
+        *r != -ERR_INTERNAL && (*r != -ERR_DEADLINE || deadline_mono_ms))
+        return false;
+    for (unsigned i = 0; i < *n_failures && ms < EXEC_RETRY_MOST_MS; i++)
+        ms *= 2;
+    if (++*n_failures >= EXEC_RETRIES || (left >= 0 && left <= ms))
+        return false;
+    if (!socket_wait_canceled(cancel_fd, ms))
+        return true;
+    *r = err_set(e, ERR_CANCELED, "canceled");
+    return false;
+}
+
 static int write_piece(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                        int64_t deadline_mono_ms, int cancel_fd, struct err *e)
 {
     _cleanup_json_ json_t *params =
         json_pack("{s:s, s:o}", "id", exec->id, "data", jx_new_bytes(data, len));
-    int r = params ? -ERR_UNAVAILABLE : err_oom(e);
+    _cleanup_json_ json_t *reply = NULL;
+    unsigned n_failures = 0;
+    int r;
 
-    if (params && exec->knows_written)
+    if (!params)
+        return err_oom(e);
+    if (exec->knows_written)
         (void)json_object_set_new(params, "offset", json_integer((json_int_t)exec->written));
-    if (params && deadline_mono_ms > 0) {
+    if (deadline_mono_ms > 0) {
         int left = clock_until_ms(deadline_mono_ms);
 
         (void)json_object_set_new(params, "timeout_ms", json_integer(left > 0 ? left : 1));
     }
-    for (unsigned i = 0; params && i < EXEC_RETRIES; i++) {
-        _cleanup_json_ json_t *reply = NULL;
-
+    do
         r = client_call(c, RPC_exec_write, params,
                         deadline_mono_ms > 0 ? deadline_mono_ms + EXEC_GRACE_MS : 0, &reply, e);
-        if (r == 0) {
-            exec->written = (uint64_t)json_integer_value(json_object_get(reply, "offset"));
-            exec->knows_written = true;
-            return 0;
-        }
-        if (!exec->knows_written || (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS))
-            break;
-        if (socket_wait_canceled(cancel_fd, EXEC_RETRY_MS))
-            return err_set(e, ERR_CANCELED, "canceled");
-    }
-    return r;
+    while (r < 0 && wait_to_repeat(&r, &n_failures, deadline_mono_ms, cancel_fd, e));
+    if (r < 0)
+        return r;
+    exec->written = (uint64_t)json_integer_value(json_object_get(reply, "offset"));
+    exec->knows_written = true;
+    return 0;
 }
 
+/* If another client may have written, the offset is unknown: the answer to a Write of nothing tells it. */
 int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                int64_t deadline_mono_ms, int cancel_fd, struct err *e)
 {
-    int r = 0;
+    int r = exec->knows_written ? 0 : write_piece(exec, c, "", 0, deadline_mono_ms, cancel_fd, e);
 
     for (size_t done = 0; r == 0 && done < len;) {
         size_t n = len - done < EXEC_PIECE_BYTES ? len - done : EXEC_PIECE_BYTES;
@@ -76,46 +88,95 @@ int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t 
     return r;
 }
 
-static void *pump_main(void *arg)
-{
-    struct exec_pump *p = arg;
-    _cleanup_free_ char *data = malloc(EXEC_PIECE_BYTES);
+struct exec_pump {
+    struct bh_exec *exec;
+    struct client *client; /* canceled by stop_fd */
+    pthread_t thread;
+    bool is_running;
+    int fd;
+    int stop_fd;
+    int failed; /* the thread's, until it is joined */
+    struct err why;
+};
 
-    while (data && socket_wait(p->fd, false, p->stop_fd, 0, NULL) == 0) {
-        _cleanup_json_ json_t *params = NULL;
+/* The agent writes a terminal's end of input as a byte, which CloseStdin repeated would write twice. */
+static int end_input(struct exec_pump *p, struct err *e)
+{
+    _cleanup_json_ json_t *params = json_pack("{s:s}", "id", p->exec->id);
+    unsigned n_failures = 0;
+    int r;
+
+    if (p->exec->is_pty)
+        return exec_write(p->exec, p->client, PTY_EOF, strlen(PTY_EOF), 0, p->stop_fd, e);
+    if (!params)
+        return err_oom(e);
+    do
+        r = client_call(p->client, RPC_exec_close_stdin, params, clock_mono_ms() + EXEC_CALL_MS,
+                        NULL, e);
+    while (r < 0 && wait_to_repeat(&r, &n_failures, 0, p->stop_fd, e));
+    return r;
+}
+
+static int copy_input(struct exec_pump *p, struct err *e)
+{
+    _cleanup_free_ char *data = malloc(EXEC_PIECE_BYTES);
+    int r = data ? 0 : err_oom(e);
+
+    while (r == 0 && (r = socket_wait(p->fd, false, p->stop_fd, 0, e)) == 0) {
         ssize_t n = read(p->fd, data, EXEC_PIECE_BYTES);
 
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
-        if (n > 0) {
-            /* If the command takes no more input, its end tells why. */
-            if (exec_write(p->exec, p->client, data, (size_t)n, 0, p->stop_fd, NULL) < 0)
-                break;
-            continue;
+        if (n < 0) {
+            r = err_sys(e, errno,
+                        "read"); /* not the end: the command would take a part for the whole */
+            return isatty(p->fd) ? end_input(p, e) : r;
         }
-        params = json_pack("{s:s}", "id", p->exec->id);
-        (void)client_call(p->client, RPC_exec_close_stdin, params, clock_mono_ms() + EXEC_CALL_MS,
-                          NULL, NULL);
-        break;
+        if (n == 0)
+            return end_input(p, e);
+        r = exec_write(p->exec, p->client, data, (size_t)n, 0, p->stop_fd, e);
+    }
+    return r;
+}
+
+/* If the agent says that the command takes no more input, or is not there any more, its end tells why. */
+static void *pump_main(void *arg)
+{
+    struct exec_pump *p = arg;
+    int r = copy_input(p, &p->why);
+
+    if (r < 0 && r != -ERR_CANCELED &&
+        ((r != -ERR_PRECONDITION && r != -ERR_NOT_FOUND) || p->why.sys)) {
+        p->failed = err_wrap(&p->why, r, "the input of '%s'", p->exec->id);
+        (void)eventfd_write(p->exec->input_failed_fd, 1);
     }
     return NULL;
 }
 
-/* Accepts NULL; returns NULL. */
-static struct exec_pump *exec_pump_stop(struct exec_pump *p)
+/* Accepts NULL. Returns the follow's result, or the failure of the input that has ended the follow. */
+static int exec_pump_stop(struct exec_pump *p, int r, struct err *e)
 {
-    uint64_t one = 1;
+    eventfd_t ignored;
 
     if (!p)
-        return NULL;
+        return r;
     if (p->is_running) {
-        (void)!write(p->stop_fd, &one, sizeof(one));
+        (void)eventfd_write(p->stop_fd, 1);
         (void)pthread_join(p->thread, NULL);
+    }
+    if (p->failed < 0)
+        (void)eventfd_read(p->exec->input_failed_fd,
+                           &ignored); /* the next follow is not canceled */
+    if (p->failed < 0 && r == -ERR_CANCELED) {
+        p->exec->is_input_lost = true;
+        r = p->failed;
+        if (e)
+            *e = p->why;
     }
     (void)client_free(p->client);
     fd_close(p->stop_fd);
     free(p);
-    return NULL;
+    return r;
 }
 
 /* Copies a descriptor to the command's input. */
@@ -138,10 +199,8 @@ static int exec_pump_start(struct bh_exec *exec, int fd, struct exec_pump **ret,
         p->is_running = failed == 0;
         r = failed ? err_sys(e, failed, "start a thread") : 0;
     }
-    if (r < 0) {
-        (void)exec_pump_stop(p);
-        return r;
-    }
+    if (r < 0)
+        return exec_pump_stop(p, r, e);
     *ret = p;
     return 0;
 }
@@ -320,7 +379,7 @@ static int after_failure(struct follow *f, int r, struct err *e)
     if (r == -ERR_NOT_FOUND || ++f->n_failures > EXEC_RETRIES)
         return r;
     /* The first retry is immediate: the agent keeps output for a bounded number of bytes. */
-    if (socket_wait_canceled(f->exec->cancel_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))
+    if (socket_wait_canceled(f->exec->stop_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))
         return err_set(e, ERR_CANCELED, "canceled");
     return 0;
 }
@@ -358,7 +417,7 @@ int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
                        .deadline_mono_ms = agent_deadline(opts->timeout_ms)};
     int r = follow_all(&f, e);
 
-    (void)exec_pump_stop(f.pump);
+    r = exec_pump_stop(f.pump, r, e);
     if (r < 0)
         return r;
     (void)snprintf(result.id, sizeof(result.id), "%s", exec->id);

@@ -9,38 +9,93 @@
 #include "common/str.h"
 #include "lib/agent/exec.h"
 #include "lib/util/context.h"
+#include "lib/util/socket.h"
 
 /* A lossless reader's command waits while the connection is broken. The agent must still keep
  * every byte that the reader did not get: its lag, and the bytes in the sockets. */
 #define RUN_HEAD_BYTES (512 * 1024)
 #define RUN_TAIL_BYTES (1024 * 1024)
 
+#define END_MS 10000      /* a canceled call tries so long to end its command */
+#define END_GRACE_MS 2000 /* from SIGTERM to SIGKILL */
+#define END_START_MS 1000 /* a start that is canceled has arrived by then, if ever */
+
 struct run {
     const struct bh_run_options *opts;
     bool is_ended_here; /* the output function returned non-zero */
 };
 
-/* The caller has canceled the call: kills the command and its descendants. */
-static void end_command(const struct bh_exec *exec)
+static int signal_tree(const struct bh_exec *exec, struct client *c, const char *signal,
+                       int64_t deadline_mono_ms, struct err *e)
 {
-    static const char *const signals[] = {"SIGTERM", "SIGKILL"};
-    struct client *c = NULL;
-    json_t *id = json_pack("{s:s, s:i}", "id", exec->id, "timeout_ms", 2000);
-    int r = agent_ops(exec->box)->new_client(exec->box, -1, &c, NULL);
+    _cleanup_json_ json_t *params =
+        json_pack("{s:s, s:s, s:b}", "id", exec->id, "signal", signal, "tree", 1);
 
-    for (size_t i = 0; r == 0 && i < N_ELEMENTS(signals); i++) {
-        json_t *params =
-            json_pack("{s:s, s:s, s:b}", "id", exec->id, "signal", signals[i], "tree", 1);
+    return params ? client_call(c, RPC_exec_signal, params, deadline_mono_ms, NULL, e) : err_oom(e);
+}
 
-        r = client_call(c, RPC_exec_signal, params, clock_mono_ms() + EXEC_CALL_MS, NULL, NULL);
-        json_decref(params);
-        if (r == -ERR_DEADLINE) /* an agent that hangs: the caller wants to go */
-            break;
-        if (client_call(c, RPC_exec_wait, id, clock_mono_ms() + EXEC_CALL_MS, NULL, NULL) == 0)
-            break;
+/* ERR_DEADLINE: it still runs, or the agent is silent. */
+static int wait_for_end(const struct bh_exec *exec, struct client *c, int ms,
+                        int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_json_ json_t *params = json_pack("{s:s, s:i}", "id", exec->id, "timeout_ms", ms);
+
+    return params ? client_call(c, RPC_exec_wait, params, deadline_mono_ms, NULL, e) : err_oom(e);
+}
+
+/* A call that hangs leaves time for another. */
+static int64_t call_deadline(int64_t deadline_ms)
+{
+    int64_t ms = clock_mono_ms() + EXEC_CALL_MS;
+
+    return ms < deadline_ms ? ms : deadline_ms;
+}
+
+/* The start of a canceled call may still be on its way when the agent does not know the command yet. */
+static int end_within(const struct bh_exec *exec, struct client *c, struct err *e)
+{
+    int64_t begun_ms = clock_mono_ms();
+    int64_t deadline_ms = begun_ms + END_MS;
+    int r;
+
+    for (;;) {
+        int64_t again_ms = clock_mono_ms() + EXEC_RETRY_MS;
+        bool is_grace_over = clock_mono_ms() >= begun_ms + END_GRACE_MS;
+        int s = signal_tree(exec, c, is_grace_over ? "SIGKILL" : "SIGTERM",
+                            call_deadline(deadline_ms), e);
+
+        r = wait_for_end(exec, c, s == 0 ? END_GRACE_MS : EXEC_RETRY_MS, call_deadline(deadline_ms),
+                         e);
+        if (r == 0 || (r == -ERR_NOT_FOUND &&
+                       (exec->is_started || clock_mono_ms() >= begun_ms + END_START_MS)))
+            return 0;
+        if (clock_until_ms(deadline_ms) == 0)
+            return r;
+        (void)socket_wait_canceled(-1, clock_until_ms(again_ms)); /* a wait that failed at once */
     }
-    json_decref(id);
+}
+
+/* By a client of its own: the others are canceled. Returns r; the error says so if the end is not known. */
+static int end_command(const struct bh_exec *exec, int r, struct err *e)
+{
+    struct client *c = NULL;
+    struct err why = {0};
+    int ended = agent_ops(exec->box)->new_client(exec->box, -1, &c, &why);
+
+    if (ended == 0)
+        ended = end_within(exec, c, &why);
     (void)client_free(c);
+    if (ended == 0)
+        return r;
+    (void)err_at(e, r, "id");
+    return err_wrap(e, r, "the command '%s' may still run (%.200s)", exec->id, why.message);
+}
+
+int exec_start_own(struct bh_exec *exec, bool has_callers_id, struct err *e)
+{
+    int r = exec_start(exec, e);
+
+    return r == -ERR_CANCELED && !has_callers_id ? end_command(exec, r, e) : r;
 }
 
 static int pass_output(void *arg, int stream, const char *data, size_t len)
@@ -64,8 +119,8 @@ static int run_and_follow(struct run *run, struct bh_exec *exec, struct bh_run_r
 
     if (r == 0)
         r = exec_follow(exec, &f, ret, e);
-    if (r == -ERR_CANCELED && (exec->is_started || !run->is_ended_here))
-        end_command(exec);
+    if (exec->is_input_lost || (r == -ERR_CANCELED && (exec->is_started || !run->is_ended_here)))
+        r = end_command(exec, r, e);
     return r;
 }
 
@@ -87,8 +142,9 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
     if (r == 0)
         r = agent_ops(box)->extend_lease(box, o->timeout_ms, e);
     if (r == 0) {
+        exec->is_pty = o->pty;
         exec->knows_written = true; /* a repeated run writes the same input from its start */
-        r = o->detach ? exec_start(exec, e) : run_and_follow(&run, exec, ret, e);
+        r = o->detach ? exec_start_own(exec, o->id != NULL, e) : run_and_follow(&run, exec, ret, e);
     }
     if (r == 0) {
         (void)snprintf(ret->id, sizeof(ret->id), "%s", exec->id);

@@ -13,8 +13,11 @@
 #include "lib/box/remote.h"
 #include "lib/recipe/bootstrap.h"
 #include "lib/recipe/conversation.h"
+#include "lib/util/socket.h"
 
-#define ABORT_MS 10000
+#define ABORT_MS 10000    /* it is repeated for so long */
+#define ABORT_TRY_MS 5000 /* one that hangs leaves time for another */
+#define ABORT_RETRY_MS 500
 
 struct prompt {
     struct bh_box *box;
@@ -118,17 +121,31 @@ static struct conversation new_conversation(const struct prompt *p, struct clien
                                  .action_ms = action_ms ? action_ms : TURN_ACTION_MS};
 }
 
-/* By a client of its own: the other one may be canceled. */
-static void abort_turn(const struct prompt *p)
+/* By a client of its own: the other one may be canceled. Returns r; the error says so if the turn may go on. */
+static int abort_turn(const struct prompt *p, int r, struct err *e)
 {
+    int64_t deadline_ms = clock_mono_ms() + ABORT_MS;
     struct client *client = NULL;
     struct conversation c;
+    struct err why = {0};
+    int aborted = box_new_client(p->box, -1, &client, &why);
 
-    if (box_new_client(p->box, -1, &client, NULL) < 0)
-        return;
-    c = new_conversation(p, client, -1, ABORT_MS);
-    (void)conversation_abort(&c, p->session, NULL);
+    while (client) {
+        int64_t left_ms = deadline_ms - clock_mono_ms();
+
+        c = new_conversation(p, client, -1, left_ms < ABORT_TRY_MS ? left_ms : ABORT_TRY_MS);
+        aborted = conversation_abort(&c, p->session, &why);
+        if (aborted == 0 || aborted == -ERR_INVALID || aborted == -ERR_NOT_FOUND ||
+            deadline_ms - clock_mono_ms() <= ABORT_RETRY_MS)
+            break;
+        (void)socket_wait_canceled(-1, ABORT_RETRY_MS);
+    }
     (void)client_free(client);
+    if (aborted == 0 || aborted == -ERR_NOT_FOUND) /* no session has no turn */
+        return r;
+    (void)err_at(e, r, "session");
+    return err_wrap(e, r, "the turn of the session '%.100s' may go on (%.200s)", p->session,
+                    why.message);
 }
 
 static int run_prompt(struct prompt *p, const struct bh_prompt_options *o, char **ret_text,
@@ -152,7 +169,7 @@ static int run_prompt(struct prompt *p, const struct bh_prompt_options *o, char 
     if (r == 0)
         r = conversation_prompt(&c, p->session, &t, ret_text, e);
     if (r == -ERR_CANCELED || r == -ERR_DEADLINE)
-        abort_turn(p);
+        r = p->session ? abort_turn(p, r, e) : r;
     return r;
 }
 

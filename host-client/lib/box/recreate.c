@@ -8,8 +8,10 @@
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/box/box_provider.h"
+#include "lib/box/control.h"
 #include "lib/box/snapshot.h"
 #include "lib/provider/limits.h"
+#include "lib/util/beneath.h"
 
 bool recreate_is_wanted(const struct bh_box *box)
 {
@@ -140,6 +142,21 @@ static int make_anew(struct bh_box *box, const struct bh_create_options *opts, c
     return r;
 }
 
+/* The new box has taken its place in the store. Its directory has a token and the box's variables. */
+static void remove_old(struct bh_box *box)
+{
+    struct err e = {0};
+    int r;
+
+    control_kill_monitor(box->ctx, box->row.id);
+    r = box_provider_destroy(box, &e);
+    if (r == 0)
+        r = dirtree_remove(box->dir, &e);
+    if (r < 0)
+        ctx_progress(box->ctx, "warning", 0, 0, false, "parts of the old box '%s' are left: %.300s",
+                     box->row.id, e.message);
+}
+
 int recreate_box_locked(struct bh_box *box, const struct bh_create_options *opts, const char *why,
                         int64_t deadline_mono_ms, struct bringup_report *report, struct err *e)
 {
@@ -156,7 +173,7 @@ int recreate_box_locked(struct bh_box *box, const struct bh_create_options *opts
     }
     if (r < 0)
         return fail_with_both(box, why, r, e);
-    (void)box_provider_destroy(box, NULL); /* gc removes the rest */
+    remove_old(box);
     become_box(box, fresh);
     return r;
 }

@@ -24,6 +24,10 @@
 #define TEXT_BYTES 4096
 #define POLL_FIRST_MS 1 /* doubled with each look: v1 has no event for it */
 #define POLL_MOST_MS 16
+#ifndef GUARD_THAW_MS /* a test has its own */
+#define GUARD_THAW_MS 10000
+#endif
+#define GUARD_TRY_MS 1000
 
 void freezer_name(const char *state_dir, const char *id, char out[FREEZER_NAME_BYTES])
 {
@@ -257,28 +261,37 @@ int freezer_thaw(const char *name, int64_t timeout_ms, struct err *e)
 
 /* ---- frozen for a moment ---- */
 
-/* Thaws the group unless it was told that this has been done. */
+/* Thaws the group unless it was told that this has been done. Status 0: it is thawed. */
 static void guard_child(const char *name, int fd)
 {
-    const struct freezer_kind *k = find_kind(name);
+    int64_t deadline_ms;
     char told;
+    int r;
     ssize_t n;
 
     (void)setsid(); /* a signal for the group of the command's processes is not for this one */
     do
         n = read(fd, &told, 1);
     while (n < 0 && errno == EINTR);
-    if (n != 1 && k)
-        (void)write_state(k, name, k->thawed, NULL);
-    _exit(0);
+    deadline_ms = clock_mono_ms() + GUARD_THAW_MS;
+    do
+        r = n == 1 ? 0 : freezer_thaw(name, GUARD_TRY_MS, NULL);
+    while (r < 0 && clock_until_ms(deadline_ms) > 0 && poll(NULL, 0, POLL_MOST_MS) == 0);
+    _exit(r < 0);
 }
 
-static void guard_dismiss(struct freezer_guard *g)
+/* A child that is not told that the group is thawed goes on trying. True: the group is thawed. */
+static bool guard_dismiss(struct freezer_guard *g, bool is_thawed)
 {
-    (void)!write(g->fd, "t", 1);
+    int status = 0;
+
+    if (is_thawed)
+        (void)!write(g->fd, "t", 1);
     fd_close(TAKE_FD(g->fd));
-    while (waitpid(g->child, NULL, 0) < 0 && errno == EINTR)
-        ;
+    while (waitpid(g->child, &status, 0) < 0)
+        if (errno != EINTR)
+            return is_thawed;
+    return is_thawed || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 int freezer_guard_begin(struct freezer_guard *g, const char *name, int64_t timeout_ms,
@@ -301,8 +314,8 @@ int freezer_guard_begin(struct freezer_guard *g, const char *name, int64_t timeo
         return err_sys(e, errno, "fork");
     }
     r = freezer_freeze(g->name, timeout_ms, e);
-    if (r < 0)
-        guard_dismiss(g);
+    if (r < 0 && !guard_dismiss(g, false))
+        return err_wrap(e, r, "the box stays frozen");
     return r;
 }
 
@@ -310,6 +323,7 @@ int freezer_guard_end(struct freezer_guard *g, int64_t timeout_ms, struct err *e
 {
     int r = freezer_thaw(g->name, timeout_ms, e);
 
-    guard_dismiss(g);
-    return r;
+    if (guard_dismiss(g, r == 0))
+        return 0;
+    return err_wrap(e, r, "the box stays frozen");
 }

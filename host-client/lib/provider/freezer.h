@@ -49,4 +49,5 @@ struct freezer_guard {
 };
 int freezer_guard_begin(struct freezer_guard *g, const char *name, int64_t timeout_ms,
                         struct err *e);
+/* A thaw that fails is repeated for ten seconds; on failure the box stays frozen. */
 int freezer_guard_end(struct freezer_guard *g, int64_t timeout_ms, struct err *e);

@@ -33,7 +33,7 @@ static int check_session(const char *id, struct err *e)
                : err_field(e, ERR_INVALID, "session", "session: '%.80s' is no session's id", id);
 }
 
-/* ret_text: as it came; or NULL. *ret: its JSON, or NULL for an empty answer. */
+/* ret_text: as it came; or NULL. *ret: its JSON, or NULL for an empty answer; ret may be NULL. */
 static int ask_agent(const struct conversation *c, const char *method, const char *path,
                      const char *json, struct buf *ret_text, json_t **ret, struct err *e)
 {
@@ -54,6 +54,8 @@ static int ask_agent(const struct conversation *c, const char *method, const cha
     if (status < 200 || status > 299)
         return err_set(e, ERR_UNAVAILABLE, "the coding agent: %s %s: status %d", method, path,
                        status);
+    if (!ret)
+        return 0;
     *ret = NULL;
     if (body.len && jx_parse_within(body.data, body.len, PARSED_BYTES, ret, NULL) < 0)
         return err_set(e, ERR_UNAVAILABLE, "the coding agent: %s %s: the answer is not JSON",
@@ -83,12 +85,11 @@ int conversation_begin(const struct conversation *c, char **ret_session, struct 
 
 int conversation_abort(const struct conversation *c, const char *session, struct err *e)
 {
-    _cleanup_json_ json_t *ignored = NULL;
     char path[PATH_BYTES];
     int r = check_session(session, e);
 
     (void)snprintf(path, sizeof(path), "/session/%s/abort", session);
-    return r < 0 ? r : ask_agent(c, "POST", path, "{}", NULL, &ignored, e);
+    return r < 0 ? r : ask_agent(c, "POST", path, "{}", NULL, NULL, e); /* the answer is `true` */
 }
 
 /* ---- one turn ---- */

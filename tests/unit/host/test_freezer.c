@@ -1,6 +1,7 @@
 /* The freezer on the layouts of control groups v1, v2 and both, as files of the test's directory. A file that the
  * kernel would change is written beforehand as the kernel would leave it. */
 #define FREEZER_ROOT "cgroup"
+#define GUARD_THAW_MS 1
 #include "lib/provider/freezer.c"
 
 #include "test.h"
@@ -113,6 +114,25 @@ TEST(a_group_that_does_not_freeze_in_time_is_thawed_again)
     T_OK(has(V2, "cgroup.freeze", "0\n"));
     put(V2, "cgroup.events", "populated 1\nfrozen 1\n");
     T_INT(freezer_thaw(NAME, 1, &e), -ERR_DEADLINE);
+}
+
+TEST(a_guard_whose_group_is_not_thawed_tries_again_and_says_so)
+{
+    struct freezer_guard g = {0};
+    struct err e = {0};
+    char written[8] = "";
+    int fd;
+
+    make_v2(V2, "populated 1\nfrozen 1\n"); /* forever */
+    T_INT(unlink(V2 "/cgroup.freeze"), 0);
+    T_INT(mkfifo(V2 "/cgroup.freeze", 0600), 0); /* keeps what is written */
+    fd = open(V2 "/cgroup.freeze", O_RDWR | O_CLOEXEC);
+    T_INT(freezer_guard_begin(&g, NAME, 1, &e), 0);
+    T_INT(freezer_guard_end(&g, 1, &e), -ERR_DEADLINE);
+    T_OK(strstr(e.message, "the box stays frozen"));
+    T_OK(read(fd, written, sizeof(written) - 1) >= 3);
+    T_INT(strncmp(written, "100", 3), 0);
+    fd_close(fd);
 }
 
 TEST(a_machine_without_a_freezer_says_so_and_keeps_no_directories)
