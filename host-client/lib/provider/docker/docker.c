@@ -166,11 +166,13 @@ static int make_container(struct provider_box *b, struct engine *d, struct err *
     const json_t *disk = b->source ? b->source->disk : NULL;
     const char *commit = json_string_value(json_object_get(disk, "image"));
     _cleanup_free_ char *image = NULL;
-    char name[DOCKER_NAME_BYTES];
+    char name[DOCKER_NAME_BYTES], id[DOCKER_ID_BYTES];
     int r = commit ? docker_check_image(d, commit, e) : docker_settle_image(b, d, &image, e);
 
     docker_container_name(b, name);
-    return r < 0 ? r : docker_create_container(b, d, name, commit ? commit : image, NULL, e);
+    if (r == 0)
+        r = docker_create_container(b, d, name, commit ? commit : image, NULL, id, e);
+    return r < 0 ? r : docker_record_container(b, id, e);
 }
 
 /* A container that never ran may be half-made: its maker may have died. */
@@ -190,36 +192,39 @@ static int docker_prepare(struct provider_box *b, struct err *e)
 
 /* ---- find ---- */
 
+/* 1, 0: it is in no run of ours, or an error. */
 static int run_of_container(const struct provider_box *b, struct engine *d,
-                            struct provider_run *ret, struct err *e)
+                            const struct docker_container *c, struct provider_run *ret,
+                            struct err *e)
 {
-    struct docker_container c = {0};
-    int r = docker_find_or_miss(b, d, &c, e);
+    int r = docker_is_own_run(b, c, e);
 
     *ret = (struct provider_run){0};
     if (r == 1)
-        r = docker_is_own_run(b, &c, e);
-    if (r == 1)
-        ret->is_paused = c.is_paused;
+        ret->is_paused = c->is_paused;
     if (r == 1 && engine_is_local(d)) {
-        struct docker_process p = docker_own_process(&c);
+        struct docker_process p = docker_own_process(c);
 
         ret->pid = p.pid;
         ret->pid_start = p.start;
     }
-    docker_container_done(&c);
     return r;
 }
 
 static int docker_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container c = {0};
     int r;
 
+    *ret = (struct provider_run){0};
     if (!*b->spec->engine) /* it was never prepared */
         return 0;
-    r = docker_open(b, &d, e);
-    return r < 0 ? r : run_of_container(b, d, ret, e);
+    r = docker_open_container(b, &d, &c, e);
+    if (r == 1)
+        r = run_of_container(b, d, &c, ret, e);
+    docker_container_done(&c);
+    return r;
 }
 
 /* ---- start ---- */
@@ -326,11 +331,9 @@ static void save_logs(const struct provider_box *b, struct engine *d, const char
 static int docker_start(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    struct docker_container c = {0}, now = {0};
+    int r = docker_open_container(b, &d, &c, e);
 
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
     if (r == 0)
         r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
     else if (r == 1)
@@ -339,9 +342,12 @@ static int docker_start(struct provider_box *b, struct provider_run *ret, struct
         r = start_container(b, d, e);
     if (r < 0 && c.doc)
         save_logs(b, d, c.id);
-    docker_container_done(&c);
     if (r >= 0)
-        r = run_of_container(b, d, ret, e);
+        r = docker_find_container(b, d, &now, e);
+    if (r == 1)
+        r = run_of_container(b, d, &now, ret, e);
+    docker_container_done(&c);
+    docker_container_done(&now);
     return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the container ended at once") : r < 0 ? r : 0;
 }
 
@@ -351,10 +357,8 @@ static int docker_start(struct provider_box *b, struct provider_run *ret, struct
 static int find_running(struct provider_box *b, struct engine **ret_engine,
                         struct docker_container *ret, struct err *e)
 {
-    int r = docker_open(b, ret_engine, e);
+    int r = docker_open_container(b, ret_engine, ret, e);
 
-    if (r == 0)
-        r = docker_find_container(b, *ret_engine, ret, e);
     if (r == 1)
         r = docker_is_own_run(b, ret, e);
     if (r == 1)
@@ -427,9 +431,7 @@ static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
 
     if (!*b->spec->engine)
         return 0;
-    r = docker_open(b, &d, e);
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
+    r = docker_open_container(b, &d, &c, e);
     if (r == 1) {
         /* Without a token the agent waits for one, and does not see the signal. */
         if (docker_is_own_run(b, &c, NULL) == 0)
@@ -451,9 +453,7 @@ static int docker_destroy(struct provider_box *b, struct err *e)
 
     if (!*b->spec->engine)
         return 0;
-    r = docker_open(b, &d, e);
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
+    r = docker_open_container(b, &d, &c, e);
     if (r == 1)
         r = docker_remove_container(d, c.id, e);
     if (r == 0 && c.doc)
@@ -468,10 +468,8 @@ static int docker_has_disk(struct provider_box *b, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &c, e);
 
-    if (r == 0)
-        r = docker_find_or_miss(b, d, &c, e);
     if (r == 1 && docker_is_being_removed(&c))
         r = 0;
     docker_container_done(&c);
@@ -484,15 +482,18 @@ static int docker_has_disk(struct provider_box *b, struct err *e)
 static int docker_watch(struct provider_box *b, int *ret_fd, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct docker_container c = {0};
-    int r = find_running(b, &d, &c, e);
-    struct provider_run run;
+    struct docker_container c = {0}, now = {0};
+    int r = find_running(b, &d, &c, e), still;
 
     if (r == 0)
         r = engine_watch(d, c.id, ret_fd, e);
+    if (r == 0) {
+        still = docker_find_container(b, d, &now, NULL);
+        if (still == 0 || (still == 1 && docker_is_own_run(b, &now, NULL) == 0))
+            (void)shutdown(*ret_fd, SHUT_RDWR);
+    }
     docker_container_done(&c);
-    if (r == 0 && run_of_container(b, d, &run, NULL) == 0)
-        (void)shutdown(*ret_fd, SHUT_RDWR);
+    docker_container_done(&now);
     return r;
 }
 
@@ -502,11 +503,9 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &c, e);
 
     (void)run;
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
     if (r == 1 && (c.is_running || docker_is_being_removed(&c)))
         r = 0;
     if (r == 1)
@@ -528,8 +527,8 @@ static void docker_end_reason(struct provider_box *b, char *out, size_t size)
     struct docker_container c = {0};
 
     *out = '\0';
-    if (docker_open(b, &d, NULL) == 0 && docker_find_container(b, d, &c, NULL) == 1 &&
-        c.is_running && docker_is_own_run(b, &c, NULL) == 0)
+    if (docker_open_container(b, &d, &c, NULL) == 1 && c.is_running &&
+        docker_is_own_run(b, &c, NULL) == 0)
         (void)snprintf(out, size, "somebody else started its container again");
     docker_container_done(&c);
 }
