@@ -361,7 +361,7 @@ case_behind()
     [ "$(engine_state)" = running ]
     api POST "/containers/$CONTAINER/stop?t=5"
     wait_for 5 is_state stopped
-    [ -n "$(info .cause)" ] || fail "no cause: $(bellhop events one)"
+    [[ "$(info .cause)" == *"told to stop, as by 'docker stop'"* ]] || fail "$(info .cause): $(bellhop events one)"
     [ "$(bellhop exec one -- cat file)" = kept ]
     api POST "/containers/$CONTAINER/kill"
     wait_for 5 is_state stopped
@@ -414,6 +414,22 @@ case_oom()
     rm -f "$SOCKET"
     behind_proxy podman
     case_oom
+}
+
+@test "a start that Podman calls a conflict because its runtime ended early is tried again, a few times" {
+    behind_proxy podman
+    broken 409 '^POST /containers/.*/start' 2
+    make_box
+    is_hit
+    bellhop exec one -- true
+    bellhop stop one
+    broken 409 '^POST /containers/.*/start' 1000
+    run ! --separate-stderr bellhop start one --json
+    json_is '.error.message | contains("final child")' <<<"$output" || fail "$output"
+    [ "$(grep -c . "$SOCKET.hits")" -eq 3 ] || fail "$(cat "$SOCKET.hits")"
+    mend
+    bellhop start one
+    bellhop rm one
 }
 
 # ---- its identity ----

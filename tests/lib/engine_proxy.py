@@ -10,6 +10,7 @@ request: one JSON document, or no file for no fault:
 match   a regular expression for "METHOD PATH", the path without "/v1.NN" and with its query
 nth     the first request that goes wrong, 1 by default; times: how many do, all by default
 fault   500         answers with that status and a message as engines have it, and does not pass the request on
+        409         the same, as Podman's for a runtime that ended early
         hang        passes nothing on and never answers
         cut         closes before the request is passed on
         lost        passes it on, and closes in place of the answer
@@ -141,6 +142,8 @@ def answer_wrongly(client, kind):
     """A fault for which the engine is not asked."""
     if kind == "500":
         answer(client, b"500 Internal Server Error", b'{"message":"the injected failure"}\n')
+    elif kind == "409":
+        answer(client, b"409 Conflict", b'{"message":"OCI runtime error: can\'t get final child\'s PID from pipe: EOF"}\n')
     elif kind == "words":
         answer(client, b"500 Internal Server Error", json.dumps({"message": "a\x1b[2J\u202eb\nc"}).encode())
     elif kind == "nonsense":

@@ -562,6 +562,7 @@ int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provi
             return ctx_fail(err, r, &e);
         info.usable = r == 0 && facts.usable;
         info.runtime = facts.runtime;
+        info.engine = facts.found;
         info.why = info.usable ? "" : r < 0 ? e.message : facts.why;
         fn(arg, &info);
     }

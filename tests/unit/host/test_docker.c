@@ -1126,6 +1126,11 @@ TEST(a_read_only_box_has_no_project_in_place_of_the_system)
         T_STR(e.field, "dest");
     }
     s.spec.read_only = false;
+    T_INT(provider_docker.check(&s.ctx, &s.spec, &e),
+          -ERR_INVALID); /* /dev is the engine's in any box */
+    T_OK(strstr(e.message, "is on no disk") != NULL);
+    free(s.spec.dest);
+    s.spec.dest = strdup("/etc");
     T_INT(provider_docker.check(&s.ctx, &s.spec, &e), 0);
     free(s.spec.dest);
     s.spec.dest = strdup("/usr/src/app");

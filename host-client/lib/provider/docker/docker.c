@@ -19,12 +19,14 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/store_mark.h"
+#include "lib/util/socket.h"
 
 #define TOKEN_BYTES 4096
 #define SIGNAL_STATUS 128
 #define SIGKILL_NUMBER 9
 #define SIGNALS 65
 #define START_TRIES 3
+#define START_PAUSE_MS 100
 
 /* ---- probe and check ---- */
 
@@ -48,6 +50,10 @@ static int docker_probe(struct bh_ctx *ctx, const char *runtime, struct provider
         return r;
     }
     ret->usable = r == 0 && (!*runtime || docker_has_runtime(&facts, runtime));
+    if (r == 0)
+        (void)snprintf(ret->found, sizeof(ret->found), "%s %.40s at %.160s%s",
+                       facts.is_podman ? "Podman" : "Docker", facts.version, url,
+                       facts.is_rootless ? ", rootless" : "");
     if (r < 0)
         (void)snprintf(ret->why, sizeof(ret->why), "%.250s", why.message);
     else if (!ret->usable)
@@ -118,9 +124,17 @@ static void set_docker_defaults(const struct docker_facts *f, struct spec *spec)
 /* The root of a read-only box cannot be written, so its project is memory, which hides the image's directory. */
 static int check_dest(const struct spec *spec, struct err *e)
 {
-    static const char *const needed[] = {"/usr", "/bin",  "/sbin", "/lib", "/lib64",
-                                         "/etc", "/proc", "/sys",  "/dev"};
+    static const char *const needed[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"};
+    static const char *const mounted[] = {"/proc", "/sys", "/dev", DOCKER_RUN_DIR, "/run/secrets"};
 
+    for (size_t i = 0; i < N_ELEMENTS(mounted); i++) {
+        size_t n = strlen(mounted[i]);
+
+        if (strncmp(spec->dest, mounted[i], n) == 0 && strchr("/", spec->dest[n]))
+            return err_field(e, ERR_INVALID, "dest",
+                             "dest: '%.200s' is on no disk: the engine mounts '%s'", spec->dest,
+                             mounted[i]);
+    }
     for (size_t i = 0; spec->read_only && i < N_ELEMENTS(needed); i++)
         if (str_eq(spec->dest, needed[i]))
             return err_field(e, ERR_INVALID, "dest",
@@ -298,9 +312,9 @@ static int start_once(struct provider_box *b, struct engine *d, bool is_last, st
 
 /*
  * Engines fail to start a container now and then for reasons that are gone a moment later: dockerd 20.10 on a root that
- * was not mounted yet ("no such file"), Podman 4.3 in a network namespace that was not ("setns"). Both lose the token
- * if an attach before this one broke off. Further tries tell these from the others; the caller waits for the agent
- * after the last one.
+ * was not mounted yet ("no such file"), Podman 4.3 in a network namespace that was not ("setns"), or with a runtime that
+ * ended early, which it calls a conflict ("can't get final child's PID"). Both lose the token if an attach before this
+ * one broke off. Further tries tell these from the others; the caller waits for the agent after the last one.
  */
 static int start_container(struct provider_box *b, struct engine *d, struct err *e)
 {
@@ -309,7 +323,8 @@ static int start_container(struct provider_box *b, struct engine *d, struct err 
 
     for (int i = 1; i <= START_TRIES; i++) {
         r = start_once(b, d, i == START_TRIES, &why);
-        if (r != -ERR_INVALID && r != -ERR_UNAVAILABLE)
+        if ((r != -ERR_INVALID && r != -ERR_UNAVAILABLE && r != -ERR_EXISTS) ||
+            (i < START_TRIES && socket_wait_canceled(b->ctx->cancel_fd, START_PAUSE_MS)))
             break;
     }
     if (r < 0 && e)
@@ -527,9 +542,12 @@ static void docker_end_reason(struct provider_box *b, char *out, size_t size)
     struct docker_container c = {0};
 
     *out = '\0';
-    if (docker_open_container(b, &d, &c, NULL) == 1 && c.is_running &&
-        docker_is_own_run(b, &c, NULL) == 0)
+    if (docker_open_container(b, &d, &c, NULL) != 1)
+        return;
+    if (c.is_running && docker_is_own_run(b, &c, NULL) == 0)
         (void)snprintf(out, size, "somebody else started its container again");
+    else if (!c.is_running && c.exit_code == 0) /* the agent ends so when it is told to */
+        (void)snprintf(out, size, "its container was told to stop, as by 'docker stop'");
     docker_container_done(&c);
 }
 

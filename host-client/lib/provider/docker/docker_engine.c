@@ -269,6 +269,11 @@ int docker_open(const struct provider_box *b, struct engine **ret, struct err *e
 
     if (r == 0 || (r != -ERR_CANCELED && open_moved(b, ret)))
         return 0;
+    if (r == -ERR_CANCELED) {
+        if (e)
+            *e = why;
+        return r;
+    }
     return err_field(
         e, -r, "engine", "the engine of the box '%.64s', '%.200s', does not answer: %s", b->name,
         b->spec->engine,
