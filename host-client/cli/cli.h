@@ -272,7 +272,7 @@ int cli_each_name(struct cli *c, char **names, const struct cli_each *each, stru
  * line each or one document. */
 int cli_each_box(struct cli *c, char **names, const char *what,
                  int (*fn)(struct bh_box *box, int64_t timeout_ms, struct bh_error *err),
-                 bool missing_ok, struct bh_error *err);
+                 struct bh_error *err);
 const char *cli_time_left(const struct bh_box_info *i, char *out, size_t n);
 /* A path, {"text"} or {"b64"} of a reply as bytes with a NUL; free() it. */
 char *cli_bytes_of(json_t *v, size_t *ret_len);

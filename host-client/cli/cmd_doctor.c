@@ -59,6 +59,7 @@ static void doctor_provider(void *arg, const struct bh_provider_info *i)
     (void)snprintf(name, sizeof(name), "provider %s", i->name);
     check_take(d, i->usable, is_default, name,
                !i->usable    ? i->why
+               : *i->engine  ? i->engine
                : *i->runtime ? i->runtime
                              : i->summary);
 }

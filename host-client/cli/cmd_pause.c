@@ -34,11 +34,11 @@ static int run_pause(struct cli *c, void *args, char **operands, struct bh_error
     const struct args *a = args;
 
     if (!a->level)
-        return cli_each_box(c, operands, NULL, pause_box, false, err);
+        return cli_each_box(c, operands, NULL, pause_box, err);
     if (strcmp(a->level, "freeze") == 0)
-        return cli_each_box(c, operands, NULL, freeze_box, false, err);
+        return cli_each_box(c, operands, NULL, freeze_box, err);
     if (strcmp(a->level, "disk") == 0)
-        return cli_each_box(c, operands, NULL, pause_box_to_disk, false, err);
+        return cli_each_box(c, operands, NULL, pause_box_to_disk, err);
     return cli_fail(err, BH_INVALID_ARGUMENT, "level",
                     "level: '%.40s' is neither 'freeze' nor 'disk'", a->level);
 }

@@ -5,11 +5,15 @@ static void add_provider(void *arg, const struct bh_provider_info *i)
     struct cli_listing *l = arg;
 
     if (l->json)
-        (void)json_array_append_new(l->json, json_pack("{s:s, s:b, s:s, s:s, s:s}", "name", i->name,
-                                                       "usable", i->usable, "runtime", i->runtime,
-                                                       "summary", i->summary, "why", i->why));
+        (void)json_array_append_new(l->json,
+                                    json_pack("{s:s, s:b, s:s, s:s, s:s, s:s}", "name", i->name,
+                                              "usable", i->usable, "runtime", i->runtime, "summary",
+                                              i->summary, "why", i->why, "engine", i->engine));
     cli_table_add(l->table, (const char *const[]){i->name, i->usable ? "yes" : "no", i->runtime,
-                                                  i->usable ? i->summary : i->why, NULL});
+                                                  !i->usable   ? i->why
+                                                  : *i->engine ? i->engine
+                                                               : i->summary,
+                                                  NULL});
 }
 
 static int run_providers(struct cli *c, void *args, char **operands, struct bh_error *err)

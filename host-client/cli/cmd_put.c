@@ -223,7 +223,7 @@ static int run_put(struct cli *c, void *args, char **operands, struct bh_error *
                                              "bytes", (json_int_t)p.bytes, "etag",
                                              *etag ? etag : NULL));
     if (!c->quiet)
-        (void)printf("%llu files, %s\n", (unsigned long long)p.files,
+        (void)printf("%llu file%s, %s\n", (unsigned long long)p.files, p.files == 1 ? "" : "s",
                      str_format_size(p.bytes, size, sizeof(size)));
     return EXIT_CLI_OK;
 }

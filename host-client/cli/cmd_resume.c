@@ -3,7 +3,7 @@
 static int run_resume(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     (void)args;
-    return cli_each_box(c, operands, "running", bh_resume, false, err);
+    return cli_each_box(c, operands, "running", bh_resume, err);
 }
 
 const struct cli_command cmd_resume = {

@@ -104,6 +104,8 @@ static const struct {
 
 static int run_snapshots(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
+    if (!operands[0])
+        return ls_snapshots(c, args, operands, err);
     for (size_t i = 0; i < N_ELEMENTS(snapshot_verbs); i++) {
         if (!str_eq(snapshot_verbs[i].name, operands[0]))
             continue;
@@ -120,10 +122,11 @@ static int run_snapshots(struct cli *c, void *args, char **operands, struct bh_e
 const struct cli_command cmd_snapshots = {
     .name = "snapshots",
     .group = "Boxes",
-    .operands = "ls|rm|verify [SNAPSHOT...]",
+    .operands = "[ls|rm|verify [SNAPSHOT...]]",
     .summary = "list, remove and check snapshots",
     .details =
-        "'snapshots verify' reads every file of a snapshot, and names the first one that is not\n"
+        "Without a word it lists them. 'snapshots verify' reads every file of a snapshot, and "
+        "names the first one that is not\n"
         "as it was; with the provider docker it asks the engine whether it has the image. A box\n"
         "is never made of a snapshot whose list of files was changed. 'snapshots rm' refuses a\n"
         "snapshot that a box has as its disk; content that other snapshots have stays. SIZE is\n"
@@ -133,7 +136,7 @@ const struct cli_command cmd_snapshots = {
                 "  bellhop snapshots rm api-1 api-2\n",
     .options = snapshots_options,
     .args_bytes = sizeof(struct args),
-    .min_operands = 1,
+    .min_operands = 0,
     .max_operands = 256,
     .flags = CLI_CHANGES | CLI_AT_DAEMON,
     .run = run_snapshots,

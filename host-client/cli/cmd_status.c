@@ -181,16 +181,19 @@ static int run_status(struct cli *c, void *args, char **operands, struct bh_erro
     _cleanup_free_ char *text = NULL;
     const struct bh_box_info *i;
     json_t *enforced = NULL, *whole;
+    struct bh_error why = {0};
     int r = bh_get(c->ctx, operands[0], &box, err);
 
     (void)args;
     if (r < 0)
         return r;
     if (bh_box_info(box)->state == BH_STATE_RUNNING) {
-        r = bh_inspect(box, &text, err);
-        if (r < 0)
+        r = bh_inspect(box, &text, &why);
+        if (r == -BH_CANCELED) {
+            *err = why;
             return r;
-        enforced = json_loads(text, JSON_ALLOW_NUL, NULL);
+        }
+        enforced = r < 0 ? NULL : json_loads(text, JSON_ALLOW_NUL, NULL);
     }
     i = bh_box_info(box);
     whole = json_loads(i->json, JSON_ALLOW_NUL, NULL);
@@ -198,11 +201,15 @@ static int run_status(struct cli *c, void *args, char **operands, struct bh_erro
         whole = cli_box_json(i);
     if (!c->json) {
         print_status(i, whole, enforced);
+        if (why.code)
+            (void)printf("\nWhat is enforced is not known: %s\n", cli_text(why.message));
         json_decref(whole);
         json_decref(enforced);
         return EXIT_CLI_OK;
     }
     (void)json_object_set_new(whole, "enforced", enforced ? enforced : json_null());
+    if (why.code)
+        (void)json_object_set_new(whole, "enforced_error", cli_error_json(&why));
     return cli_print_json_take(whole);
 }
 
@@ -216,7 +223,9 @@ const struct cli_command cmd_status = {
         "not taken from the request. The kernel enforces the disk limit if the file system has\n"
         "project quotas; otherwise the box's monitor counts the bytes written, and stops a box "
         "that\n"
-        "exceeds the limit (disk_limited_by).",
+        "exceeds the limit (disk_limited_by). Where they cannot be read, because the box's engine "
+        "does\n"
+        "not answer, the rest is shown with the reason (enforced_error).",
     .examples = "  bellhop status api\n",
     .min_operands = 1,
     .max_operands = 1,

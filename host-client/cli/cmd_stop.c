@@ -3,7 +3,7 @@
 static int run_stop(struct cli *c, void *args, char **operands, struct bh_error *err)
 {
     (void)args;
-    return cli_each_box(c, operands, "stopped", bh_stop, false, err);
+    return cli_each_box(c, operands, "stopped", bh_stop, err);
 }
 
 const struct cli_command cmd_stop = {

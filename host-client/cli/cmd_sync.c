@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "common/cleanup.h"
+#include "common/path.h"
 #include "common/str.h"
 
 struct args {
@@ -54,8 +56,27 @@ static int read_operands(char **operands, struct bh_sync_options *o, struct bh_e
     return 0;
 }
 
-static int print_result(const struct cli *c, bool is_dry, const struct bh_sync_result *res)
+static int take_is_there(void *arg, const struct bh_file_info *info)
 {
+    (void)info;
+    *(bool *)arg = true;
+    return 0;
+}
+
+/* Out of a box, the work is in files and in commits. */
+static void print_commits(struct bh_box *box, const struct bh_sync_options *o)
+{
+    _cleanup_free_ char *git = o->to_local && !o->with_git ? path_join(o->remote, ".git") : NULL;
+    bool is_there = false;
+
+    if (git && bh_file_stat(box, git, false, take_is_there, &is_there, NULL) == 0 && is_there)
+        (void)printf("commits stayed in the box: --with-git also fetches '%s'\n", cli_text(git));
+}
+
+static int print_result(const struct cli *c, bool is_dry, struct bh_box *box,
+                        const struct bh_sync_options *o, const struct bh_sync_result *res)
+{
+    const char *verb = o->to_local ? is_dry ? "fetch" : "fetched" : is_dry ? "send" : "sent";
     char size[24];
 
     if (c->json)
@@ -65,8 +86,8 @@ static int print_result(const struct cli *c, bool is_dry, const struct bh_sync_r
                       (json_int_t)res->removed, "touched", (json_int_t)res->touched, "unchanged",
                       (json_int_t)res->unchanged, "kept", (json_int_t)res->kept));
     if (!c->quiet) {
-        (void)printf("%ssent %llu files, %s; removed %llu; %llu unchanged",
-                     is_dry ? "would have " : "", (unsigned long long)res->sent,
+        (void)printf("%s%s %llu file%s, %s; removed %llu; %llu unchanged", is_dry ? "would " : "",
+                     verb, (unsigned long long)res->sent, res->sent == 1 ? "" : "s",
                      str_format_size(res->sent_bytes, size, sizeof(size)),
                      (unsigned long long)res->removed, (unsigned long long)res->unchanged);
         if (res->touched)
@@ -74,6 +95,7 @@ static int print_result(const struct cli *c, bool is_dry, const struct bh_sync_r
         if (res->kept)
             (void)printf("; kept %llu that only the other side has", (unsigned long long)res->kept);
         (void)printf("\n");
+        print_commits(box, o);
     }
     return EXIT_CLI_OK;
 }
@@ -100,7 +122,7 @@ static int run_sync(struct cli *c, void *args, char **operands, struct bh_error 
         r = bh_get(c->ctx, operands[0], &box, err);
     if (r == 0)
         r = bh_sync(box, &o, &res, err);
-    return r < 0 ? r : print_result(c, a->dry_run, &res);
+    return r < 0 ? r : print_result(c, a->dry_run, box, &o, &res);
 }
 
 const struct cli_command cmd_sync = {

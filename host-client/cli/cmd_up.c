@@ -177,6 +177,15 @@ static void print_project(const char *workdir, json_t *project)
     (void)fputc('\n', stdout);
 }
 
+static bool is_git_project(json_t *project)
+{
+    const char *path = json_string_value(json_object_get(project, "path"));
+    _cleanup_free_ char *git = path && *path ? path_join(path, ".git") : NULL;
+
+    return json_string_length(json_object_get(project, "remote")) ||
+           (git && access(git, F_OK) == 0);
+}
+
 /* An agent without a URL reads and writes JSON lines (a recipe's mode "rpc"). */
 static bool is_spoken_to_in_lines(const struct bh_box_info *i)
 {
@@ -212,7 +221,8 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
         print_next("talk to the agent; ^C leaves it running", "bellhop attach -i -n %s %s", i->name,
                    id);
     print_next("look around in it", "bellhop shell %s", i->name);
-    print_next("run a command in it", "bellhop exec %s -- git status", i->name);
+    print_next("run a command in it", "bellhop exec %s -- %s", i->name,
+               is_git_project(json_object_get(info, "project")) ? "git status" : "ls -A");
     print_next("take its work home", "bellhop sync %s :%s out", i->name, i->workdir);
     print_next("it pauses or stops when unused", "bellhop keep %s --for 2h", i->name);
     print_next("remove it", "bellhop rm %s", i->name);

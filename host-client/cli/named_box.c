@@ -77,7 +77,6 @@ int cli_each_name(struct cli *c, char **names, const struct cli_each *each, stru
 struct each_box {
     const char *what;
     int (*fn)(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
-    bool missing_ok;
 };
 
 static int do_box(struct cli *c, void *arg, const char *name, json_t *done, struct bh_error *err)
@@ -87,8 +86,6 @@ static int do_box(struct cli *c, void *arg, const char *name, json_t *done, stru
     const char *state;
     int r = bh_get(c->ctx, name, &box, err);
 
-    if (r == -BH_NOT_FOUND && each->missing_ok)
-        return 0;
     if (r == 0)
         r = each->fn(box, CLI_BOX_WAIT_MS, err);
     if (r < 0)
@@ -103,9 +100,9 @@ static int do_box(struct cli *c, void *arg, const char *name, json_t *done, stru
 
 int cli_each_box(struct cli *c, char **names, const char *what,
                  int (*fn)(struct bh_box *box, int64_t timeout_ms, struct bh_error *err),
-                 bool missing_ok, struct bh_error *err)
+                 struct bh_error *err)
 {
-    struct each_box each = {what, fn, missing_ok};
+    struct each_box each = {what, fn};
 
     return cli_each_name(c, names, &(struct cli_each){"boxes", json_array(), do_box, &each}, err);
 }

@@ -162,7 +162,9 @@ void cli_print_error(struct cli *c, const struct bh_error *err)
                       cli_text(err->message));
     else
         (void)fprintf(stderr, "bellhop: %s\n", cli_text(err->message));
-    if (err->code == BH_INVALID_ARGUMENT && c->command && !c->quiet)
+    /* The engine's address comes from the environment, a context or a file. */
+    if (err->code == BH_INVALID_ARGUMENT && c->command && !c->quiet &&
+        strcmp(err->field, "docker_host") != 0)
         (void)fprintf(stderr, "Try 'bellhop help %s'.\n", c->command->name);
 }
 

@@ -38,6 +38,7 @@ struct bridge {
     /* guarded by lock: */
     unsigned n_connections;
     struct err last; /* of the last connection that could not be made; code 0: none yet */
+    bool is_reached; /* the last connection was made */
 };
 
 struct bridge_connection {
@@ -92,6 +93,20 @@ static void refuse_client(struct bridge *b, int client, const struct err *why)
         ;
 }
 
+/* Of the first connection that fails: of a box that has ended, its end tells. */
+static void note_unreachable(struct bridge *b, const struct err *why)
+{
+    struct provider_run run;
+    bool was_reached;
+
+    WITH_LOCK (&b->lock) {
+        was_reached = b->is_reached;
+        b->is_reached = false;
+    }
+    if (was_reached && why->code != ERR_CANCELED && box_provider_look(b->box, &run, NULL) == 1)
+        box_provider_note_fault(b->box, "dial", why->message);
+}
+
 static void *connection_main(void *arg)
 {
     struct bridge_connection *c = arg;
@@ -101,12 +116,15 @@ static void *connection_main(void *arg)
 
     free(c);
     if (box_provider_dial(b->box, clock_mono_ms() + BRIDGE_DIAL_MS, &relay.right, &e) == 0) {
+        WITH_LOCK (&b->lock)
+            b->is_reached = true;
         socket_relay_run(&relay);
     } else {
         WITH_LOCK (&b->lock)
             b->last = e;
         refuse_client(b, relay.left, &e);
         fd_close(relay.left);
+        note_unreachable(b, &e);
     }
     bridge_leave(b);
     return NULL;

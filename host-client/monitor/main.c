@@ -40,6 +40,7 @@ enum {
     ARG_READY,
     ARG_START_MS,
     ARG_PROVIDER_MS,
+    ARG_ENGINE,
     ARG_DEBUG,
     N_ARGS
 };
@@ -54,6 +55,7 @@ static const struct option monitor_options[] = {
     {"ready-fd", required_argument, NULL, ARG_READY},
     {"start-ms", required_argument, NULL, ARG_START_MS},
     {"provider-ms", required_argument, NULL, ARG_PROVIDER_MS},
+    {"engine", required_argument, NULL, ARG_ENGINE},
     {"debug", required_argument, NULL, ARG_DEBUG},
     {0},
 };
@@ -157,6 +159,7 @@ static int open_context(const char *args[N_ARGS], struct bh_ctx **ret, struct er
         .records_for_ms = INT64_MAX / 2, /* commands forget records: they know for how long */
         .debug = args[ARG_DEBUG] ? take_line : NULL,
         .provider_timeout_ms = read_ms(args[ARG_PROVIDER_MS], 0),
+        .docker_host = args[ARG_ENGINE],
         .daemon = "none", /* it does what a daemon asks for */
     };
     struct bh_error error;

@@ -247,11 +247,11 @@ stand_again()
     for command in pause snapshot; do
         run --separate-stderr bellhop "$command" one --json
         [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
-docker_host" ] || fail "$command: $output"
+engine" ] || fail "$command: $output"
     done
-    run --separate-stderr bellhop status one --json # it reads the limits in force back
-    [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
-docker_host" ] || fail "status: $output"
+    run -0 --separate-stderr bellhop status one --json # it reads the limits in force back
+    json_is '.state == "running" and .enforced == null and .enforced_error.code == "unavailable"' <<<"$output" ||
+        fail "status: $output"
     wait_for 10 has_monitor_fault
     few_requests 4
     [ "$(monitor_faults)" -eq 1 ]
@@ -346,7 +346,7 @@ case_behind()
     [ "$(engine_state)" = running ]
     api POST "/containers/$CONTAINER/stop?t=5"
     wait_for 5 is_state stopped
-    [ -n "$(info .cause)" ] || fail "no cause: $(bellhop events one)"
+    [[ "$(info .cause)" == *"told to stop, as by 'docker stop'"* ]] || fail "$(info .cause): $(bellhop events one)"
     [ "$(bellhop exec one -- cat file)" = kept ]
     api POST "/containers/$CONTAINER/kill"
     wait_for 5 is_state stopped
@@ -399,6 +399,193 @@ case_oom()
     rm -f "$SOCKET"
     behind_proxy podman
     case_oom
+}
+
+@test "a start that Podman calls a conflict because its runtime ended early is tried again, a few times" {
+    behind_proxy podman
+    broken 409 '^POST /containers/.*/start' 2
+    make_box
+    is_hit
+    bellhop exec one -- true
+    bellhop stop one
+    broken 409 '^POST /containers/.*/start' 1000
+    run ! --separate-stderr bellhop start one --json
+    json_is '.error.message | contains("final child")' <<<"$output" || fail "$output"
+    [ "$(grep -c . "$SOCKET.hits")" -eq 3 ] || fail "$(cat "$SOCKET.hits")"
+    mend
+    bellhop start one
+    bellhop rm one
+}
+
+# ---- its identity ----
+
+docker_id() { api GET "/containers/$1/json" | jq -r .Id; }
+
+# foreign NAME: a container of somebody else with this name; FOREIGN is its id.
+foreign()
+{
+    FOREIGN=$(jq -n '{Image: "bellhop/tests:1", Entrypoint: ["sleep", "600"]}' |
+        api POST "/containers/create?name=$1" -H 'Content-Type: application/json' -d @- | jq -r .Id)
+    api POST "/containers/$FOREIGN/start"
+}
+
+case_renamed()
+{
+    local id
+
+    make_box
+    id=$(docker_id "$CONTAINER")
+    bellhop exec one -- sh -c 'echo kept >file'
+    api POST "/containers/$CONTAINER/rename?name=mine-$ID"
+    foreign "$CONTAINER"
+    bellhop stop one
+    [ "$(api GET "/containers/$id/json" | jq -r .State.Status)" = exited ]
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    [ "$(api GET "/containers/$id/json" | jq -r .State.Status)" = running ]
+    bellhop pause one
+    [ "$(api GET "/containers/$id/json" | jq -r .State.Status)" = paused ]
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    bellhop rm one
+    run ! api GET "/containers/$id/json"
+    [ "$(api GET "/containers/$FOREIGN/json" | jq -r .State.Status)" = running ]
+    [ "$(docker_id "$CONTAINER")" = "$FOREIGN" ]
+    # Another one in its place is not the box: that is gone.
+    make_box
+    bellhop stop one
+    api DELETE "/containers/$CONTAINER?force=1"
+    api DELETE "/containers/$FOREIGN?force=1"
+    foreign "$CONTAINER"
+    run -125 --separate-stderr bellhop exec one --json -- cat file
+    json_is '.error.code == "not_found"' <<<"$output"
+    [ "$(docker_id "$CONTAINER")" = "$FOREIGN" ]
+    # A restore leaves the box as it is, if its new container could not have the name.
+    make_box
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop stop one
+    bellhop snapshot one --name s
+    api POST "/containers/$CONTAINER/rename?name=mine-$ID"
+    foreign "$CONTAINER"
+    run ! --separate-stderr bellhop restore one s --json
+    json_is '.error | .code == "already_exists" and (.message | contains("not of this box"))' <<<"$output"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    api DELETE "/containers/$FOREIGN?force=1"
+    bellhop stop one
+    bellhop restore one s
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    # The record has the new container.
+    api POST "/containers/$CONTAINER/rename?name=mine-$ID"
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    bellhop rm one
+    bellhop snapshots rm s
+    api GET '/containers/json?all=1' | json_is 'all(.Names[0] | startswith("/mine-") | not)'
+}
+
+@test "a box whose container somebody renamed is still that container, and another one with its name is not touched" {
+    local engine
+
+    for engine in docker podman; do
+        behind_proxy "$engine"
+        case_renamed
+        end_now "$PROXY"
+        rm -f "$SOCKET"
+    done
+}
+
+@test "a box whose engine has another address is found by the engine's identity" {
+    local id socket=$BOX_TMP/moved
+
+    behind_proxy docker
+    make_box
+    id=$(docker_id "$CONTAINER")
+    bellhop exec one -- sh -c 'echo kept >file'
+    bellhop stop one
+    end_now "$PROXY"
+    # Another engine is in force, or none.
+    for DOCKER_HOST in "unix://$ENGINES/podman/sock" "unix://$BOX_TMP/none"; do
+        run ! --separate-stderr bellhop start one --json
+        json_is --arg at "unix://$SOCKET" '.error | .code == "unavailable" and .field != "docker_host" and
+            (.message | contains("the engine of the box '\''one'\'', '\''" + $at))' <<<"$output" || fail "$output"
+    done
+    ln -s "$ENGINE" "$socket"
+    export DOCKER_HOST=unix://$socket
+    [ "$(bellhop exec one -- cat file)" = kept ]
+    bellhop status one --json | json_is '.enforced.engine.kind == "docker"'
+    bellhop pause one
+    bellhop stop one
+    [ "$(api GET "/containers/$id/json" | jq -r .State.Status)" = exited ]
+    bellhop rm one
+    left_nothing "moved"
+}
+
+@test "the status of a box whose engine does not answer is what the store has, with the reason" {
+    behind_proxy docker
+    make_box
+    end_now "$PROXY"
+    bellhop status one --json | json_is '.name == "one" and .enforced == null and (.enforced_error.message | contains("connect"))'
+    run -0 bellhop status one
+    [[ "$output" == *"provider                 docker"* ]] || fail "$output"
+    [[ "$output" == *"does not answer"* ]] || fail "$output"
+    export DOCKER_HOST=unix://$ENGINE
+    bellhop rm one
+}
+
+@test "rm --force forgets a box whose engine is gone, says what may be left, and gc removes that when the engine is back" {
+    local id
+
+    behind_proxy docker
+    make_box
+    id=$(docker_id "$CONTAINER")
+    end_now "$PROXY"
+    export DOCKER_HOST=unix://$BOX_TMP/none
+    run ! bellhop rm one
+    run -0 --separate-stderr bellhop rm --force one
+    [[ "$output" == "one: removed" ]] || fail "$output"
+    [[ "$stderr" == *"bellhop-$ID"*"bellhop gc"* ]] || fail "$stderr"
+    [ -z "$(bellhop ls -q)" ]
+    export DOCKER_HOST=unix://$ENGINE
+    # Somebody renamed it, and made a container of a commit of it, which inherits the labels.
+    api POST "/containers/$id/rename?name=mine-$ID"
+    image=$(api POST "/commit?container=$id&repo=theirs" | jq -r .Id)
+    jq -n --arg image "$image" '{Image: $image}' | api POST "/containers/create?name=theirs-$ID" -H 'Content-Type: application/json' -d @- >/dev/null
+    bellhop gc
+    run ! api GET "/containers/$id/json"
+    api DELETE "/containers/theirs-$ID"
+    api DELETE "/images/$image"
+    left_nothing "forgotten"
+}
+
+@test "a container that cannot be reached is unavailable soon, in words that name the box, and one fault" {
+    behind_proxy docker
+    make_box
+    bellhop exec one -- true
+    jq -n --arg c "$CONTAINER" '{Container: $c}' |
+        api POST /networks/bridge/disconnect -H 'Content-Type: application/json' -d @-
+    broken 500 '^POST /containers/.*/exec' 1000
+    SECONDS=0
+    run ! --separate-stderr bellhop exec one --json -- true
+    [ "$SECONDS" -lt 30 ] || fail "it took $SECONDS s"
+    json_is '.error | .code == "unavailable" and (.message | contains("the guest agent of '\''one'\'' cannot be reached"))' \
+        <<<"$output" || fail "$output"
+    bellhop events one --json | json_is '[.events[] | select(.kind == "fault")] |
+        length == 1 and (.[0].cause | contains("cannot be reached"))' || fail "$(bellhop events one)"
+    mend
+    bellhop exec one -- true
+    bellhop rm one
+}
+
+@test "gc does not call the disk of a box back when its directory alone is" {
+    behind_proxy docker
+    make_box
+    bellhop stop one
+    api DELETE "/containers/$CONTAINER?force=1"
+    run ! bellhop start one
+    mkdir "$BELLHOP_STATE_DIR/boxes/$ID"
+    run -0 bellhop gc --dry-run
+    [[ "$output" == *"what is left of a box that is gone would be removed: $ID"* ]] || fail "$output"
+    [[ "$output" != *"is back"* ]] || fail "$output"
+    run -0 bellhop gc
+    [[ "$output" == *"removed the directory of a box that is gone: $ID"* ]] || fail "$output"
+    [[ "$output" != *"is back"* ]] || fail "$output"
 }
 
 # ---- images and disks ----

@@ -43,6 +43,12 @@ engine_used()
     docker context create third --docker "host=unix://$BOX_TMP/three" >/dev/null
     docker context use third >/dev/null
     [ "$(engine_used)" = three ]
+    bellhop providers --json | json_is --arg at "unix://$BOX_TMP/three" '.providers[] | select(.name == "docker") |
+        .engine | startswith("Docker ") and endswith(" at " + $at)'
+    run bellhop providers
+    [[ "$output" == *" at unix://$BOX_TMP/three"* ]] || fail "$output"
+    run bellhop doctor
+    [[ "$output" == *"provider docker "*" at unix://$BOX_TMP/three"* ]] || fail "$output"
     [ "$(DOCKER_CONTEXT=second engine_used)" = two ]
     [ "$(DOCKER_CONTEXT=second DOCKER_HOST=unix://$BOX_TMP/one engine_used)" = one ]
     mkdir -p "$HOME/.config/bellhop"
@@ -79,6 +85,10 @@ engine_used()
     client_files "$certs" "$BOX_TMP/wrong" other client
     [[ "$(DOCKER_CERT_PATH=$BOX_TMP/wrong engine_used)" == *"SSL certificate problem: "* ]]
     [[ "$(DOCKER_HOST=tcp://localhost:$port DOCKER_CERT_PATH=$BOX_TMP/mine engine_used)" == *"target host name 'localhost'"* ]]
+    cp -r "$BOX_TMP/mine" "$BOX_TMP/broken"
+    echo none >"$BOX_TMP/broken/cert.pem"
+    [[ "$(DOCKER_CERT_PATH=$BOX_TMP/broken engine_used)" == *"$BOX_TMP/broken/cert.pem"* ]] ||
+        fail "$(DOCKER_CERT_PATH=$BOX_TMP/broken engine_used)"
     # The address is stored with a box: a relative path would be from another directory later.
     cd "$BOX_TMP"
     [ "$(DOCKER_CERT_PATH=mine engine_used)" = tls ]
@@ -93,14 +103,16 @@ engine_used()
 
 @test "an address by ssh, and others that are none, are refused by name" {
     DOCKER_HOST=ssh://me@there run engine_used
-    [ "$output" = "docker_host: 'ssh://me@there' is not supported: forward the engine's socket (ssh -L), and name it as unix:///PATH" ]
-    for host in unix://relative tcp:// tcp://127.0.0.1 tcp://:2375 tcp://h:0 tcp://h:65536 tcp://h:2375x 'tcp://[::1]' http://127.0.0.1:1 'tcp://127.0.0.1:1 x'; do
+    [ "$output" = "the engine's address 'ssh://me@there' is not supported: forward the engine's socket (ssh -L), and name it as unix:///PATH" ]
+    DOCKER_HOST=tcp://127.0.0.1 run engine_used
+    [ "$output" = "the engine's address 'tcp://127.0.0.1' has no port: 2375, or 2376 with TLS, is usual" ]
+    for host in unix://relative tcp:// tcp://:2375 tcp://h:0 tcp://h:65536 tcp://h:2375x 'tcp://[::1]' http://127.0.0.1:1 'tcp://127.0.0.1:1 x'; do
         DOCKER_HOST=$host run engine_used
-        [ "$output" = "docker_host: '$host' is neither unix:///PATH nor tcp://HOST:PORT" ] || fail "$host: $output"
+        [ "$output" = "the engine's address '$host' is neither unix:///PATH nor tcp://HOST:PORT" ] || fail "$host: $output"
     done
     docker context create away --docker "host=ssh://me@there" >/dev/null
     DOCKER_CONTEXT=away run engine_used
-    [[ "$output" == "docker_host: 'ssh://me@there' is not supported: "* ]]
+    [[ "$output" == "the engine's address 'ssh://me@there' is not supported: "* ]]
 }
 
 @test "an engine that cannot be reached is named with the reason" {
@@ -108,7 +120,7 @@ engine_used()
     DOCKER_HOST=unix://$BOX_TMP/absent run engine_used
     [ "$output" = "the engine: connect to '$BOX_TMP/absent': no such file or directory" ] || fail "$output"
     DOCKER_HOST=unix://$BOX_TMP/file run engine_used
-    [ "$output" = "the engine: connect to '$BOX_TMP/file': connection refused" ] || fail "$output"
+    [ "$output" = "the engine: '$BOX_TMP/file' is no socket" ] || fail "$output"
     if [ "$(id -u)" -eq 0 ]; then
         start_fake one
         chmod 0600 "$BOX_TMP/one"
@@ -120,6 +132,16 @@ engine_used()
     fi
     DOCKER_HOST=tcp://127.0.0.1:1 run engine_used
     [ "$output" = "the engine: connect to 'http://127.0.0.1:1': connection refused" ] || fail "$output"
+    # It ends each connection at once.
+    python3 -c 'import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    s.accept()[0].close()' >"$BOX_TMP/port" 3>&- &
+    FAKES+=($!)
+    wait_for 10 test -s "$BOX_TMP/port"
+    DOCKER_HOST=tcp://127.0.0.1:$(cat "$BOX_TMP/port") run engine_used
+    [[ "$output" == *": if it wants TLS, name the directory of its certificates by DOCKER_CERT_PATH" ]] || fail "$output"
 }
 
 @test "a context that is not there is named, and stops no command that needs no engine" {

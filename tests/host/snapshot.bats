@@ -124,6 +124,7 @@ ls: cannot access 'f8': No such file or directory" ]
     bellhop exec two -- sh -c 'echo 2 >a; rm b; rm -r d; mkdir d; echo 2 >d/y'
     bellhop snapshot two --name s2
     [ "$(bellhop snapshots ls --json | jq -c '.snapshots | map(.layers | length)')" = "[1,2]" ]
+    [ "$(bellhop snapshots)" = "$(bellhop snapshots ls)" ]
     bellhop up --from s2 -n three >/dev/null
     [ "$(bellhop exec three -- sh -c 'cat a; ls; ls d')" = "2
 a

@@ -50,7 +50,22 @@ make_tree()
     [ "$(down --json | counts)" = "6 0 0 0 0" ]
     diff <(tree_of "$L") <(tree_of "$R")
     [ "$(down --json | counts)" = "0 0 6 0 0" ]
-    [ "$(down)" = "sent 0 files, 0 B; removed 0; 6 unchanged" ]
+    [ "$(down)" = "fetched 0 files, 0 B; removed 0; 6 unchanged" ]
+    [ "$(up)" = "sent 0 files, 0 B; removed 0; 6 unchanged" ]
+    [ "$(down -n)" = "would fetch 0 files, 0 B; removed 0; 6 unchanged" ]
+}
+
+@test "a sync out of a repository tells that its commits stay, unless they are fetched" {
+    mkdir "$R"
+    echo x >"$R/x"
+    git -C "$R" init -q
+    run -0 down
+    [[ "$output" == "fetched 1 file, "*"commits stayed in the box: --with-git also fetches '$R/.git'" ]] || fail "$output"
+    run -0 down --with-git
+    [[ "$output" == "fetched "* && "$output" != *stayed* ]] || fail "$output"
+    run -0 up
+    [[ "$output" != *stayed* ]] || fail "$output"
+    [ "$(bellhop put one "$R/x" ":$R/y")" = "1 file, 2 B" ]
 }
 
 @test "sync sends what changed and removes what went, both ways" {

@@ -11,6 +11,7 @@ match   a regular expression for "METHOD PATH", the path without "/v1.NN" and wi
 nth     the first request that goes wrong, 1 by default; times: how many do, all by default
 fault   500         answers with that status and a message as engines have it, and does not pass the request on
         429, 503    the same with an error as guest agents have it
+        409         an answer as Podman's for a runtime that ended early
         hang        passes nothing on and never answers
         cut         closes before the request is passed on
         lost        passes it on, and closes in place of the answer
@@ -165,6 +166,8 @@ def answer_wrongly(client, kind):
         answer(client, b"429 Too Many Requests", b'{"code":"resource_exhausted","message":"the injected refusal"}')
     elif kind == "503":
         answer(client, b"503 Service Unavailable", b'{"code":"unavailable","message":"the injected refusal"}')
+    elif kind == "409":
+        answer(client, b"409 Conflict", b'{"message":"OCI runtime error: can\'t get final child\'s PID from pipe: EOF"}\n')
     elif kind == "words":
         answer(client, b"500 Internal Server Error", json.dumps({"message": "a\x1b[2J\u202eb\nc"}).encode())
     elif kind == "nonsense":

@@ -443,6 +443,10 @@ int bh_start_agent(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 int bh_stop(struct bh_box *box, int64_t timeout_ms, struct bh_error *err); /* keeps the disk */
 /* A box that is destroyed already is no error. */
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err);
+/* bh_destroy(); if the box's engine cannot do it, the box goes all the same, and *ret_left says why: what the engine has
+ * of it is left there, and bh_gc() removes it once the engine in force is that one. *ret_left is NULL if nothing is left;
+ * free() it. A box of a daemon is only destroyed. */
+int bh_forget(struct bh_box *box, int64_t timeout_ms, char **ret_left, struct bh_error *err);
 /*
  * level "freeze": the box's processes stand still and keep their memory. "disk": as bh_stop(). NULL:
  * "freeze" if the provider can. A paused box stays paused: no error. BH_UNIMPLEMENTED: the provider,
@@ -1135,6 +1139,8 @@ struct bh_provider_info {
     bool usable;
     const char *runtime; /* the OCI runtime that passed, or "" */
     const char *why;     /* reason why it is not usable */
+    const char *
+        engine; /* the engine that answers: "Docker 20.10.24 at unix:///var/run/docker.sock", or "" */
 };
 int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provider_info *info),
                  void *arg, struct bh_error *err);

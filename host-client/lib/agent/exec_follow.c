@@ -216,6 +216,7 @@ struct follow {
     bool until_started; /* return once the command has started */
     bool is_done;       /* the end has come; with until_started: the start */
     unsigned n_failures;
+    int64_t failing_since_ms; /* clock_mono_ms() of the first of them */
     int failed;
     struct err why; /* error of a message */
 };
@@ -362,6 +363,8 @@ static int after_failure(struct follow *f, int r, struct err *e)
 
     if (f->failed < 0)
         return r;
+    if (f->n_failures == 0)
+        f->failing_since_ms = clock_mono_ms();
     if (r == -ERR_DEADLINE && clock_until_ms(f->deadline_mono_ms) == 0)
         return err_set(e, ERR_DEADLINE, "'%s' is still running", f->exec->id);
     if (r == -ERR_DEADLINE) { /* a silent agent has cost a whole timeout: retry once */
@@ -376,7 +379,8 @@ static int after_failure(struct follow *f, int r, struct err *e)
     gone = agent_ops(f->exec->box)->check_gone(f->exec->box, f->exec->mark, e);
     if (gone < 0)
         return gone;
-    if (r == -ERR_NOT_FOUND || ++f->n_failures > EXEC_RETRIES)
+    if (r == -ERR_NOT_FOUND || ++f->n_failures > EXEC_RETRIES ||
+        clock_mono_ms() - f->failing_since_ms > EXEC_FAILING_MS)
         return r;
     /* The first retry is immediate: the agent keeps output for a bounded number of bytes. */
     if (socket_wait_canceled(f->exec->stop_fd, f->n_failures > 1 ? EXEC_RETRY_MS : 0))

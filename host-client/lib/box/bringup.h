@@ -74,3 +74,5 @@ int bringup_resume_locked(struct bh_box *box, const char *cause, int64_t deadlin
 int bringup_stop_locked(struct bh_box *box, const char *cause, struct err *e);
 /* Removes everything of the box; its record stays, with the cause. */
 int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e);
+/* The same, but asks nothing of the provider, whose part of the box may be left behind: gc removes it by the record. */
+int bringup_forget_locked(struct bh_box *box, const char *cause, struct err *e);

@@ -1,4 +1,4 @@
-/* bringup_calls: bh_start, bh_stop, bh_pause, bh_resume and bh_destroy. */
+/* bringup_calls: bh_start, bh_stop, bh_pause, bh_resume, bh_destroy and bh_forget. */
 #include "lib/box/bringup_internal.h"
 #include "lib/box/remote.h"
 #include "lib/recipe/bootstrap.h"
@@ -107,6 +107,12 @@ static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
 {
     (void)deadline;
     return bringup_destroy_locked(box, "removed by a command", e);
+}
+
+static int forget_it(struct bh_box *box, int64_t deadline, struct err *e)
+{
+    (void)deadline;
+    return bringup_forget_locked(box, "removed by a command, without its engine", e);
 }
 
 static int call_daemon_take(struct bh_box *box, const char *step, json_t *body, int64_t timeout_ms,
@@ -222,6 +228,26 @@ int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
         return 0;
     if (r < 0 && err)
         *err = why;
+    return r;
+}
+
+/* A provider whose disks are on this machine needs no engine, and its failure leaves mounts or processes. */
+int bh_forget(struct bh_box *box, int64_t timeout_ms, char **ret_left, struct bh_error *err)
+{
+    struct bh_error why = {0};
+    int r = bh_destroy(box, timeout_ms, &why);
+
+    *ret_left = NULL;
+    if (r < 0 && r != -BH_CANCELED && !box->remote && box->provider->has_disk) {
+        *ret_left = strdup(why.message);
+        r = with_lock(box, timeout_ms, forget_it, &why);
+    }
+    if (r < 0) {
+        free(*ret_left);
+        *ret_left = NULL;
+        if (err)
+            *err = why;
+    }
     return r;
 }
 

@@ -145,7 +145,7 @@ static int remove_row_and_dir(struct bh_box *box, struct store_end *end, struct 
     return r;
 }
 
-int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
+static int end_box(struct bh_box *box, const char *cause, bool keeps_disk, struct err *e)
 {
     _cleanup_json_ json_t *exit_status = NULL;
     _cleanup_free_ char *logs = NULL;
@@ -158,7 +158,7 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
         return err_wrap(e, r, "the box '%s' was not removed", box->row.name);
     box->client = client_free(box->client);
     end_monitor(box, "removed", 0);
-    r = box_provider_destroy(box, e);
+    r = keeps_disk ? 0 : box_provider_destroy(box, e);
     if (r < 0)
         return r;
     end.exit = exit_status = read_exit(box);
@@ -169,4 +169,14 @@ int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
     if (r == 0)
         store_forget_lock(box->ctx->store, box->row.name);
     return r;
+}
+
+int bringup_destroy_locked(struct bh_box *box, const char *cause, struct err *e)
+{
+    return end_box(box, cause, false, e);
+}
+
+int bringup_forget_locked(struct bh_box *box, const char *cause, struct err *e)
+{
+    return end_box(box, cause, true, e);
 }

@@ -309,20 +309,35 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     _cleanup_close_ int log = -1;
     _cleanup_close_ int ready = -1;
     int p[2] = {-1, -1};
-    char start_ms[16], provider_ms[24];
+    char start_ms[16], provider_ms[24], none[1] = "";
+    char *engine =
+        ctx->docker_host ? ctx->docker_host : none; /* a box's own may have moved there */
     struct launch l = {
         .path = ctx->monitor_path,
-        .argv = {ctx->monitor_path, (char *)"--state-dir",
-                 ctx->state_dir,    (char *)"--cache-dir",
-                 ctx->cache_dir,    (char *)"--agent",
-                 ctx->agent_path,   (char *)"--recipes",
-                 ctx->recipe_dir,   (char *)"--images",
-                 ctx->image_dir,    (char *)"--id",
-                 (char *)box_id,    (char *)"--ready-fd",
-                 (char *)"3",       (char *)"--start-ms",
-                 start_ms,          (char *)"--provider-ms",
-                 provider_ms,       ctx->debug.fn ? (char *)"--debug" : NULL,
-                 (char *)"1",       NULL},
+        .argv = {ctx->monitor_path,
+                 (char *)"--state-dir",
+                 ctx->state_dir,
+                 (char *)"--cache-dir",
+                 ctx->cache_dir,
+                 (char *)"--agent",
+                 ctx->agent_path,
+                 (char *)"--recipes",
+                 ctx->recipe_dir,
+                 (char *)"--images",
+                 ctx->image_dir,
+                 (char *)"--id",
+                 (char *)box_id,
+                 (char *)"--ready-fd",
+                 (char *)"3",
+                 (char *)"--start-ms",
+                 start_ms,
+                 (char *)"--provider-ms",
+                 provider_ms,
+                 (char *)"--engine",
+                 engine,
+                 ctx->debug.fn ? (char *)"--debug" : NULL,
+                 (char *)"1",
+                 NULL},
         .failed = failed,
         .max_files = ctx->box_max_files,
     };

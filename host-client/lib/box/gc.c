@@ -50,7 +50,8 @@ struct gc {
     bool dry_run;
     int failed; /* the first error: something could not be tidied, or is not in the store */
     struct err why;
-    json_t *told; /* the ids of boxes that are gone, once reported */
+    json_t *told;                   /* the ids of boxes that are gone, once reported */
+    const struct provider *sweeper; /* whose sweep() is at work */
     struct err *e;
 };
 
@@ -292,11 +293,12 @@ enum whose {
 
 /* A disk that was not there when its box was destroyed is somebody's work. A provider that answers for its disks keeps
  * them elsewhere, and the directory is a leftover. */
-static enum whose whose_of_record(const struct record_row *record)
+static enum whose whose_of_record(const struct record_row *record, const struct provider **ret)
 {
     const char *name = json_string_value(json_object_get(record->spec, "provider"));
     const struct provider *p = name ? provider_find(name) : NULL;
 
+    *ret = p;
     if (!str_eq(record->cause, BRINGUP_DISK_GONE))
         return WHOSE_LEFTOVER;
     return p && p->has_disk ? WHOSE_ENGINE : WHOSE_DISK;
@@ -304,7 +306,7 @@ static enum whose whose_of_record(const struct record_row *record)
 
 /* The row comes before everything else of a box, and one transaction makes it a record: what has
  * neither was never made by this store, or its record is forgotten. */
-static enum whose find_owner(struct gc *gc, const char *id)
+static enum whose find_owner(struct gc *gc, const char *id, const struct provider **ret)
 {
     struct record_row record = {0};
     struct box_row row = {0};
@@ -316,7 +318,7 @@ static enum whose find_owner(struct gc *gc, const char *id)
         return WHOSE_BOX;
     r = store_find_record(gc->ctx->store, "id", id, &record, NULL);
     if (r == 0)
-        whose = whose_of_record(&record);
+        whose = whose_of_record(&record, ret);
     else if (r == -ERR_NOT_FOUND)
         whose = WHOSE_STRANGER;
     record_row_done(&record);
@@ -342,8 +344,11 @@ static void tell_leftover(struct gc *gc, const char *id, enum whose whose)
 static bool is_kept(void *arg, const char *id)
 {
     struct gc *gc = arg;
-    enum whose whose = find_owner(gc, id);
+    const struct provider *p = NULL;
+    enum whose whose = find_owner(gc, id, &p);
 
+    if (whose == WHOSE_ENGINE && p != gc->sweeper) /* it saw no disk, but the directory */
+        return true;
     if (whose == WHOSE_ENGINE && is_told_first(gc, id))
         say(gc,
             "the disk of a box that is gone is back, and is kept: 'bellhop-%.32s' in its engine",
@@ -359,8 +364,9 @@ static bool is_kept(void *arg, const char *id)
 static bool is_snapshot_lost(void *arg, const char *box, const char *snapshot)
 {
     struct gc *gc = arg;
+    const struct provider *p = NULL;
 
-    return find_owner(gc, box) != WHOSE_STRANGER &&
+    return find_owner(gc, box, &p) != WHOSE_STRANGER &&
            store_has_snapshot(gc->ctx->store, snapshot, NULL) == 0;
 }
 
@@ -385,6 +391,7 @@ static void drop_leftover_dirs(struct gc *gc)
 
     while (dir && (d = readdir(dir))) {
         _cleanup_free_ char *path = NULL;
+        const struct provider *p = NULL;
         struct err e = {0};
         enum whose whose;
 
@@ -394,7 +401,7 @@ static void drop_leftover_dirs(struct gc *gc)
             continue;
         }
         path = path_join(boxes, d->d_name);
-        whose = path ? find_owner(gc, d->d_name) : WHOSE_BOX;
+        whose = path ? find_owner(gc, d->d_name, &p) : WHOSE_BOX;
         if (whose == WHOSE_DISK)
             say(gc, "the disk of a box that is gone is back, and is kept: %s", path);
         if (whose == WHOSE_STRANGER)
@@ -457,6 +464,7 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
         const struct box_provider_sweep sweep = {
             .is_kept = is_kept, .report = relay_line, .arg = gc};
 
+        gc->sweeper = p;
         r = p->sweep ? box_provider_sweep(p, gc->ctx, &sweep, e) : 0;
         if (r < 0)
             note_failure(gc, p->name, r, e);
@@ -554,6 +562,7 @@ int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provi
             return ctx_fail(err, r, &e);
         info.usable = r == 0 && facts.usable;
         info.runtime = facts.runtime;
+        info.engine = facts.found;
         info.why = info.usable ? "" : r < 0 ? e.message : facts.why;
         fn(arg, &info);
     }

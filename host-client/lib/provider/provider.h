@@ -78,7 +78,9 @@ struct provider_lost {
 struct provider_facts {
     bool usable;
     char runtime[32]; /* the runtime that passed */
-    char why[256];    /* when not usable */
+    char found
+        [256];     /* the engine that was found, for people: its kind, version and address; or "" */
+    char why[256]; /* when not usable */
 };
 
 /* ---- capabilities ---- */

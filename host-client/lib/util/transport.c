@@ -485,6 +485,7 @@ static enum err_code code_of(CURLcode rc)
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM:
         return ERR_UNAUTHENTICATED;
     default:
         return ERR_INTERNAL;
@@ -581,6 +582,10 @@ static int result_of(struct http *h, struct job *j, struct err *e)
                        request_place(j->req));
     if (rc == CURLE_COULDNT_CONNECT && sys) /* "no such file" and "permission denied" differ */
         (void)err_sys(e, (int)sys, "connect to '%.*s'", (int)place_bytes(request_place(j->req)),
+                      request_place(j->req));
+    else if (rc == CURLE_OUT_OF_MEMORY) /* curl's word, too, for a header above its own limit */
+        (void)err_set(e, code_of(rc),
+                      "'%s': a header of its answer is too long, or memory is short",
                       request_place(j->req));
     else
         (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req),

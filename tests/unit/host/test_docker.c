@@ -201,12 +201,49 @@ TEST(a_record_that_cannot_be_read_is_an_error_and_one_that_is_absent_or_broken_i
     stage_done(&s);
 }
 
-/* ---- its disk ---- */
+/* ---- its identity ---- */
 
-#define NO_SUCH "{\"message\":\"no such container\"}"
 #define INFO_OF(id_, root_) \
     "{\"ID\":\"" id_ "\",\"DockerRootDir\":\"" root_ "\",\"NCPU\":2," \
     "\"MemTotal\":1073741824,\"DefaultRuntime\":\"runc\",\"Runtimes\":{\"runc\":{}}}"
+#define NO_SUCH "{\"message\":\"no such container\"}"
+#define OTHERS \
+    "{\"Id\":\"" OTHER_ID "\",\"Name\":\"/bellhop-" BOX \
+    "\",\"Config\":{\"Labels\":{}},\"State\":{\"Status\":\"running\",\"ExitCode\":0}}"
+
+TEST(a_container_is_found_by_its_recorded_id_whatever_name_it_has)
+{
+    char body[1024];
+    struct fake_rule rules[] = {{"GET /containers/bellhop-" BOX "/json", 200, OTHERS, 0, NULL},
+                                {"GET /containers/" ID "/json", 200, body, 2, NULL},
+                                {"GET /containers/" ID "/json", 404, NO_SUCH, 0, NULL},
+                                {"GET /info", 200, INFO_OF("one", "/var/lib/docker"), 0, NULL},
+                                {"POST /containers/" ID "/stop", 204, "", 0, NULL},
+                                {0}};
+    struct provider_run run;
+    struct err e = {0};
+    struct stage s;
+
+    (void)snprintf(body, sizeof(body), "%s", CONTAINER("running", "one"));
+    memcpy(strstr(body, "/bellhop-"), "/renamed-", 9);
+    stage_init(&s, rules);
+    /* Without a record, the name leads to somebody else's. */
+    T_INT(provider_docker.find(&s.box, &run, &e), -ERR_EXISTS);
+    T_OK(strstr(e.message, "not of this box") != NULL);
+    T_INT(provider_docker.destroy(&s.box, NULL), -ERR_EXISTS);
+    write_record("exec", "one", 0, 0);
+    T_INT(provider_docker.find(&s.box, &run, NULL), 1);
+    T_INT(provider_docker.has_disk(&s.box, NULL), 1);
+    /* It was removed: the other one is none of ours, and stays. */
+    T_INT(provider_docker.has_disk(&s.box, NULL), 0);
+    T_INT(provider_docker.stop(&s.box, 0, NULL), 0);
+    T_INT(provider_docker.destroy(&s.box, NULL), 0);
+    T_INT(fake_count("DELETE "), 0);
+    T_INT(fake_count("POST "), 0);
+    stage_done(&s);
+}
+
+/* ---- its disk ---- */
 
 /* The box as the next command has it. */
 static void store_spec(struct stage *s)
@@ -241,7 +278,7 @@ TEST(a_container_that_another_engine_does_not_have_is_not_gone)
     for (int i = 0; i < 2; i++) {
         T_INT(provider_docker.has_disk(&s.box, &e), -ERR_UNAVAILABLE);
         T_OK(strstr(e.message, "another engine answers at 'unix://") != NULL);
-        T_STR(e.field, "docker_host");
+        T_STR(e.field, "engine"); /* not the setting docker-host, which the box does not follow */
         T_INT(provider_docker.find(&s.box, &run, NULL), -ERR_UNAVAILABLE);
     }
     T_INT(provider_docker.has_disk(&s.box, NULL), 0);
@@ -430,21 +467,36 @@ static void published_container(char *out, size_t size, unsigned port)
                    port);
 }
 
+static void recorded_way_is(const char *want)
+{
+    char *text = NULL, part[40];
+
+    T_INT(io_read_file(AT_FDCWD, "docker.json", 4096, &text, NULL, NULL), 0);
+    (void)snprintf(part, sizeof(part), "\"way\":\"%s\"", want);
+    T_OK(strstr(text, part) != NULL);
+    free(text);
+}
+
 static void way_is(struct stage *s, const char *want)
 {
     struct docker_container c = {0};
     struct engine *d = NULL;
-    char *text = NULL, part[40];
 
     T_INT(docker_open(&s->box, &d, NULL), 0);
     T_INT(docker_find_container(&s->box, d, &c, NULL), 1);
     T_INT(docker_record_reach(&s->box, d, &c, NULL), 0);
     docker_container_done(&c);
     (void)engine_free(d);
-    T_INT(io_read_file(AT_FDCWD, "docker.json", 4096, &text, NULL, NULL), 0);
-    (void)snprintf(part, sizeof(part), "\"way\":\"%s\"", want);
-    T_OK(strstr(text, part) != NULL);
-    free(text);
+    recorded_way_is(want);
+}
+
+static uint16_t peer_port(int fd)
+{
+    struct sockaddr_in in = {0};
+    socklen_t len = sizeof(in);
+
+    T_INT(getpeername(fd, (struct sockaddr *)&in, &len), 0);
+    return ntohs(in.sin_port);
 }
 
 #define DESKTOP \
@@ -468,9 +520,11 @@ TEST(a_published_port_that_the_engine_does_not_name_gets_no_token)
     way_is(&s, "published");
     T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
     (void)close(fd);
-    /* The container's process lives, and the port is that of something else. */
+    /* The container's process lives, and the port is that of something else: the way is chosen anew. */
     write_record("published", "one", other, getpid());
-    T_INT(provider_docker.dial(&s.box, &fd, NULL), -ERR_UNAVAILABLE);
+    T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
+    T_INT(peer_port(fd), ours);
+    (void)close(fd);
     stage_done(&s);
 }
 
@@ -492,8 +546,11 @@ TEST(a_published_port_where_another_user_listens_gets_no_token)
     stage_init(&s, rules);
     way_is(&s, "exec");
     write_record("published", "one", port, getpid());
-    T_INT(provider_docker.dial(&s.box, &fd, &e), -ERR_UNAVAILABLE);
-    T_OK(strstr(e.message, "is not the engine's") != NULL);
+    T_OK(provider_docker.dial(&s.box, &fd, &e) < 0); /* the engine starts no command */
+    T_OK(strstr(e.message, "the guest agent of 'one' cannot be reached: ") != NULL);
+    T_INT(fd, -1);
+    recorded_way_is("exec");
+    T_INT(fake_count("POST /containers/" ID "/exec"), 1);
     stage_done(&s);
 }
 
@@ -554,8 +611,12 @@ TEST(an_address_that_the_container_has_no_more_gets_no_token)
     T_INT(fake_count("GET /containers/"), 0);
     elsewhere = start_elsewhere();
     write_record_at("address", "one", "127.0.0.1", port, elsewhere);
-    T_INT(provider_docker.dial(&s.box, &fd, &e), -ERR_UNAVAILABLE);
-    T_OK(strstr(e.message, "does not have the address 127.0.0.1 any more") != NULL);
+    fd = -1;
+    T_OK(provider_docker.dial(&s.box, &fd, &e) < 0);
+    T_INT(fd, -1);
+    recorded_way_is("exec");
+    T_INT(fake_count("POST /containers/" ID "/exec"), 1);
+    write_record_at("address", "one", "127.0.0.1", port, elsewhere);
     /* In gVisor the kernel does not know the address, and the engine does. */
     T_INT(provider_docker.dial(&s.box, &fd, NULL), 0);
     (void)close(fd);
@@ -571,6 +632,7 @@ TEST(an_address_that_the_container_has_no_more_gets_no_token)
 
 static int create(struct stage *s, struct err *e)
 {
+    char id[DOCKER_ID_BYTES];
     struct engine *d = NULL;
     int r = docker_open(&s->box, &d, e);
 
@@ -579,7 +641,7 @@ static int create(struct stage *s, struct err *e)
     free(s->spec.image_dir);
     s->spec.image_dir = strdup("image");
     if (r == 0)
-        r = docker_create_container(&s->box, d, "bellhop-" BOX, "sha256:" ID, NULL, e);
+        r = docker_create_container(&s->box, d, "bellhop-" BOX, "sha256:" ID, NULL, id, e);
     (void)engine_free(d);
     return r;
 }
@@ -1064,6 +1126,11 @@ TEST(a_read_only_box_has_no_project_in_place_of_the_system)
         T_STR(e.field, "dest");
     }
     s.spec.read_only = false;
+    T_INT(provider_docker.check(&s.ctx, &s.spec, &e),
+          -ERR_INVALID); /* /dev is the engine's in any box */
+    T_OK(strstr(e.message, "is on no disk") != NULL);
+    free(s.spec.dest);
+    s.spec.dest = strdup("/etc");
     T_INT(provider_docker.check(&s.ctx, &s.spec, &e), 0);
     free(s.spec.dest);
     s.spec.dest = strdup("/usr/src/app");

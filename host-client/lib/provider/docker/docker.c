@@ -19,12 +19,14 @@
 #include "common/path.h"
 #include "common/str.h"
 #include "lib/provider/store_mark.h"
+#include "lib/util/socket.h"
 
 #define TOKEN_BYTES 4096
 #define SIGNAL_STATUS 128
 #define SIGKILL_NUMBER 9
 #define SIGNALS 65
 #define START_TRIES 3
+#define START_PAUSE_MS 100
 
 /* ---- probe and check ---- */
 
@@ -48,6 +50,10 @@ static int docker_probe(struct bh_ctx *ctx, const char *runtime, struct provider
         return r;
     }
     ret->usable = r == 0 && (!*runtime || docker_has_runtime(&facts, runtime));
+    if (r == 0)
+        (void)snprintf(ret->found, sizeof(ret->found), "%s %.40s at %.160s%s",
+                       facts.is_podman ? "Podman" : "Docker", facts.version, url,
+                       facts.is_rootless ? ", rootless" : "");
     if (r < 0)
         (void)snprintf(ret->why, sizeof(ret->why), "%.250s", why.message);
     else if (!ret->usable)
@@ -118,9 +124,17 @@ static void set_docker_defaults(const struct docker_facts *f, struct spec *spec)
 /* The root of a read-only box cannot be written, so its project is memory, which hides the image's directory. */
 static int check_dest(const struct spec *spec, struct err *e)
 {
-    static const char *const needed[] = {"/usr", "/bin",  "/sbin", "/lib", "/lib64",
-                                         "/etc", "/proc", "/sys",  "/dev"};
+    static const char *const needed[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"};
+    static const char *const mounted[] = {"/proc", "/sys", "/dev", DOCKER_RUN_DIR, "/run/secrets"};
 
+    for (size_t i = 0; i < N_ELEMENTS(mounted); i++) {
+        size_t n = strlen(mounted[i]);
+
+        if (strncmp(spec->dest, mounted[i], n) == 0 && strchr("/", spec->dest[n]))
+            return err_field(e, ERR_INVALID, "dest",
+                             "dest: '%.200s' is on no disk: the engine mounts '%s'", spec->dest,
+                             mounted[i]);
+    }
     for (size_t i = 0; spec->read_only && i < N_ELEMENTS(needed); i++)
         if (str_eq(spec->dest, needed[i]))
             return err_field(e, ERR_INVALID, "dest",
@@ -166,11 +180,13 @@ static int make_container(struct provider_box *b, struct engine *d, struct err *
     const json_t *disk = b->source ? b->source->disk : NULL;
     const char *commit = json_string_value(json_object_get(disk, "image"));
     _cleanup_free_ char *image = NULL;
-    char name[DOCKER_NAME_BYTES];
+    char name[DOCKER_NAME_BYTES], id[DOCKER_ID_BYTES];
     int r = commit ? docker_check_image(d, commit, e) : docker_settle_image(b, d, &image, e);
 
     docker_container_name(b, name);
-    return r < 0 ? r : docker_create_container(b, d, name, commit ? commit : image, NULL, e);
+    if (r == 0)
+        r = docker_create_container(b, d, name, commit ? commit : image, NULL, id, e);
+    return r < 0 ? r : docker_record_container(b, id, e);
 }
 
 /* A container that never ran may be half-made: its maker may have died. */
@@ -190,36 +206,39 @@ static int docker_prepare(struct provider_box *b, struct err *e)
 
 /* ---- find ---- */
 
+/* 1, 0: it is in no run of ours, or an error. */
 static int run_of_container(const struct provider_box *b, struct engine *d,
-                            struct provider_run *ret, struct err *e)
+                            const struct docker_container *c, struct provider_run *ret,
+                            struct err *e)
 {
-    struct docker_container c = {0};
-    int r = docker_find_or_miss(b, d, &c, e);
+    int r = docker_is_own_run(b, c, e);
 
     *ret = (struct provider_run){0};
     if (r == 1)
-        r = docker_is_own_run(b, &c, e);
-    if (r == 1)
-        ret->is_paused = c.is_paused;
+        ret->is_paused = c->is_paused;
     if (r == 1 && engine_is_local(d)) {
-        struct docker_process p = docker_own_process(&c);
+        struct docker_process p = docker_own_process(c);
 
         ret->pid = p.pid;
         ret->pid_start = p.start;
     }
-    docker_container_done(&c);
     return r;
 }
 
 static int docker_find(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container c = {0};
     int r;
 
+    *ret = (struct provider_run){0};
     if (!*b->spec->engine) /* it was never prepared */
         return 0;
-    r = docker_open(b, &d, e);
-    return r < 0 ? r : run_of_container(b, d, ret, e);
+    r = docker_open_container(b, &d, &c, e);
+    if (r == 1)
+        r = run_of_container(b, d, &c, ret, e);
+    docker_container_done(&c);
+    return r;
 }
 
 /* ---- start ---- */
@@ -293,9 +312,9 @@ static int start_once(struct provider_box *b, struct engine *d, bool is_last, st
 
 /*
  * Engines fail to start a container now and then for reasons that are gone a moment later: dockerd 20.10 on a root that
- * was not mounted yet ("no such file"), Podman 4.3 in a network namespace that was not ("setns"). Both lose the token
- * if an attach before this one broke off. Further tries tell these from the others; the caller waits for the agent
- * after the last one.
+ * was not mounted yet ("no such file"), Podman 4.3 in a network namespace that was not ("setns"), or with a runtime that
+ * ended early, which it calls a conflict ("can't get final child's PID"). Both lose the token if an attach before this
+ * one broke off. Further tries tell these from the others; the caller waits for the agent after the last one.
  */
 static int start_container(struct provider_box *b, struct engine *d, struct err *e)
 {
@@ -304,7 +323,8 @@ static int start_container(struct provider_box *b, struct engine *d, struct err 
 
     for (int i = 1; i <= START_TRIES; i++) {
         r = start_once(b, d, i == START_TRIES, &why);
-        if (r != -ERR_INVALID && r != -ERR_UNAVAILABLE)
+        if ((r != -ERR_INVALID && r != -ERR_UNAVAILABLE && r != -ERR_EXISTS) ||
+            (i < START_TRIES && socket_wait_canceled(b->ctx->cancel_fd, START_PAUSE_MS)))
             break;
     }
     if (r < 0 && e)
@@ -326,11 +346,9 @@ static void save_logs(const struct provider_box *b, struct engine *d, const char
 static int docker_start(struct provider_box *b, struct provider_run *ret, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    struct docker_container c = {0}, now = {0};
+    int r = docker_open_container(b, &d, &c, e);
 
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
     if (r == 0)
         r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
     else if (r == 1)
@@ -339,9 +357,12 @@ static int docker_start(struct provider_box *b, struct provider_run *ret, struct
         r = start_container(b, d, e);
     if (r < 0 && c.doc)
         save_logs(b, d, c.id);
-    docker_container_done(&c);
     if (r >= 0)
-        r = run_of_container(b, d, ret, e);
+        r = docker_find_container(b, d, &now, e);
+    if (r == 1)
+        r = run_of_container(b, d, &now, ret, e);
+    docker_container_done(&c);
+    docker_container_done(&now);
     return r == 0 ? err_set(e, ERR_UNAVAILABLE, "the container ended at once") : r < 0 ? r : 0;
 }
 
@@ -351,10 +372,8 @@ static int docker_start(struct provider_box *b, struct provider_run *ret, struct
 static int find_running(struct provider_box *b, struct engine **ret_engine,
                         struct docker_container *ret, struct err *e)
 {
-    int r = docker_open(b, ret_engine, e);
+    int r = docker_open_container(b, ret_engine, ret, e);
 
-    if (r == 0)
-        r = docker_find_container(b, *ret_engine, ret, e);
     if (r == 1)
         r = docker_is_own_run(b, ret, e);
     if (r == 1)
@@ -427,9 +446,7 @@ static int docker_stop(struct provider_box *b, int grace_ms, struct err *e)
 
     if (!*b->spec->engine)
         return 0;
-    r = docker_open(b, &d, e);
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
+    r = docker_open_container(b, &d, &c, e);
     if (r == 1) {
         /* Without a token the agent waits for one, and does not see the signal. */
         if (docker_is_own_run(b, &c, NULL) == 0)
@@ -451,9 +468,7 @@ static int docker_destroy(struct provider_box *b, struct err *e)
 
     if (!*b->spec->engine)
         return 0;
-    r = docker_open(b, &d, e);
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
+    r = docker_open_container(b, &d, &c, e);
     if (r == 1)
         r = docker_remove_container(d, c.id, e);
     if (r == 0 && c.doc)
@@ -468,10 +483,8 @@ static int docker_has_disk(struct provider_box *b, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &c, e);
 
-    if (r == 0)
-        r = docker_find_or_miss(b, d, &c, e);
     if (r == 1 && docker_is_being_removed(&c))
         r = 0;
     docker_container_done(&c);
@@ -484,15 +497,18 @@ static int docker_has_disk(struct provider_box *b, struct err *e)
 static int docker_watch(struct provider_box *b, int *ret_fd, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    struct docker_container c = {0};
-    int r = find_running(b, &d, &c, e);
-    struct provider_run run;
+    struct docker_container c = {0}, now = {0};
+    int r = find_running(b, &d, &c, e), still;
 
     if (r == 0)
         r = engine_watch(d, c.id, ret_fd, e);
+    if (r == 0) {
+        still = docker_find_container(b, d, &now, NULL);
+        if (still == 0 || (still == 1 && docker_is_own_run(b, &now, NULL) == 0))
+            (void)shutdown(*ret_fd, SHUT_RDWR);
+    }
     docker_container_done(&c);
-    if (r == 0 && run_of_container(b, d, &run, NULL) == 0)
-        (void)shutdown(*ret_fd, SHUT_RDWR);
+    docker_container_done(&now);
     return r;
 }
 
@@ -502,11 +518,9 @@ static int docker_exit_status(struct provider_box *b, const struct provider_run 
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &c, e);
 
     (void)run;
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
     if (r == 1 && (c.is_running || docker_is_being_removed(&c)))
         r = 0;
     if (r == 1)
@@ -528,9 +542,12 @@ static void docker_end_reason(struct provider_box *b, char *out, size_t size)
     struct docker_container c = {0};
 
     *out = '\0';
-    if (docker_open(b, &d, NULL) == 0 && docker_find_container(b, d, &c, NULL) == 1 &&
-        c.is_running && docker_is_own_run(b, &c, NULL) == 0)
+    if (docker_open_container(b, &d, &c, NULL) != 1)
+        return;
+    if (c.is_running && docker_is_own_run(b, &c, NULL) == 0)
         (void)snprintf(out, size, "somebody else started its container again");
+    else if (!c.is_running && c.exit_code == 0) /* the agent ends so when it is told to */
+        (void)snprintf(out, size, "its container was told to stop, as by 'docker stop'");
     docker_container_done(&c);
 }
 

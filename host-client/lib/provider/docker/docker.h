@@ -1,6 +1,6 @@
 #pragma once
 /*
- * docker: parts of the provider that its files share. A box is one container, found by its name and proved by its
+ * docker: parts of the provider that its files share. A box is one container, found by its recorded id and proved by its
  * labels at each call; the engine keeps its disk.
  */
 #include <stdbool.h>
@@ -15,6 +15,7 @@
 #define DOCKER_RUN_DIR "/run/bellhop"
 #define DOCKER_AGENT_PORT 4711
 #define DOCKER_NAME_BYTES 64
+#define DOCKER_ID_BYTES 72
 #define DOCKER_NAME_OF "bellhop-%.32s" /* of the box's id */
 #define DOCKER_NEW_NAME_OF \
     DOCKER_NAME_OF "-new"                       /* with a restored disk, until it takes the place */
@@ -61,7 +62,7 @@ bool docker_has_runtime(const struct docker_facts *f, const char *name);
 
 /* A box's container as the engine has it. */
 struct docker_container {
-    char id[72];
+    char id[DOCKER_ID_BYTES];
     char status[24]; /* "running", "paused", ... */
     char started
         [40]; /* when its run began, in the engine's words; "": it does not say, or it never ran */
@@ -80,15 +81,17 @@ bool docker_is_id(const char *id); /* of a container or a command; also NULL */
 /* ERR_DATA_LOSS: "the engine's answer has no valid <of>". */
 int docker_answer_is_strange(struct err *e, const char *of);
 
-/* The engine of the box (spec->engine), until the call's deadline. */
+/* The engine of the box, until the call's deadline: at spec->engine, or, if none answers there, the engine in force if it
+ * is the same one. */
 int docker_open(const struct provider_box *b, struct engine **ret, struct err *e);
-/* 1, 0: it has none, or an error. A container with the name and other labels is ERR_EXISTS. */
+/* 1, 0: it has none, or an error. A box without a recorded container: one with its name and other labels is ERR_EXISTS. */
 int docker_find_container(const struct provider_box *b, struct engine *d,
                           struct docker_container *ret, struct err *e);
-/* The same, for conclusions from an absence. ERR_UNAVAILABLE: it is absent from an engine that is not the one on which
- * the box was made. */
-int docker_find_or_miss(const struct provider_box *b, struct engine *d,
-                        struct docker_container *ret, struct err *e);
+/* docker_open() and docker_find_container(), for conclusions from an absence. ERR_UNAVAILABLE: it is absent from an engine
+ * that is not the one on which the box was made. */
+int docker_open_container(const struct provider_box *b, struct engine **ret_engine,
+                          struct docker_container *ret, struct err *e);
+/* By its name or id. One with other labels is ERR_EXISTS. */
 int docker_find_named(const struct provider_box *b, struct engine *d, const char *name,
                       struct docker_container *ret, struct err *e);
 /* Removes it with its volumes, and waits until it is gone. */
@@ -98,12 +101,17 @@ int docker_remove_container(struct engine *d, const char *id, struct err *e);
 const char *docker_agent_socket(const struct spec *s);
 /* Makes the container of `image`; tag: of a restored disk, or NULL. One that is there already is adopted. */
 int docker_create_container(const struct provider_box *b, struct engine *d, const char *name,
-                            const char *image, const char *tag, struct err *e);
+                            const char *image, const char *tag, char ret_id[DOCKER_ID_BYTES],
+                            struct err *e);
 void docker_container_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES]);
 
 /* Loads the box's image from its OCI form unless the engine has it. *ret: its id; free() it. */
 int docker_settle_image(const struct provider_box *b, struct engine *d, char **ret, struct err *e);
 
+/* The container that the record in the box's directory names. False: it names none. */
+bool docker_recorded_id(const struct provider_box *b, char ret[DOCKER_ID_BYTES]);
+/* Before its first start: the record names it. */
+int docker_record_container(const struct provider_box *b, const char *id, struct err *e);
 /* After a start: decides the way to the agent, and records it in the box's directory. */
 int docker_record_reach(const struct provider_box *b, struct engine *d,
                         const struct docker_container *c, struct err *e);

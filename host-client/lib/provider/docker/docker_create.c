@@ -280,23 +280,29 @@ static bool is_name_taken(int r, const struct err *why)
 
 /* 1, 0: a container has the name, which is gone by now or is being removed, or an error. */
 static int create_or_adopt(const struct provider_box *b, struct engine *d, const char *name,
-                           const char *path, const json_t *config, struct err *e)
+                           const char *path, const json_t *config, char ret_id[DOCKER_ID_BYTES],
+                           struct err *e)
 {
     _cleanup_json_ json_t *made = NULL;
     struct docker_container c = {0};
     struct err why = {0};
     int r = engine_call(d, "POST", path, config, &made, &why);
+    const char *id = json_string_value(json_object_get(made, "Id"));
 
-    if (r == 0 && !docker_is_id(json_string_value(json_object_get(made, "Id"))))
+    if (r == 0 && !docker_is_id(id))
         r = docker_answer_is_strange(&why, "id of the container");
     if (!is_name_taken(r, &why)) {
-        if (r < 0 && e)
+        if (r == 0)
+            (void)snprintf(ret_id, DOCKER_ID_BYTES, "%s", id);
+        else if (e)
             *e = why;
         return r < 0 ? r : 1;
     }
     r = docker_find_named(b, d, name, &c, e);
     if (r == 1 && docker_is_being_removed(&c))
         r = 0;
+    if (r == 1)
+        (void)snprintf(ret_id, DOCKER_ID_BYTES, "%s", c.id);
     docker_container_done(&c);
     return r;
 }
@@ -306,10 +312,11 @@ static int create_or_adopt(const struct provider_box *b, struct engine *d, const
  * name may be another call's, or be removed by somebody else at any moment.
  */
 static int create_named(const struct provider_box *b, struct engine *d, const char *name,
-                        const char *path, const json_t *config, struct err *e)
+                        const char *path, const json_t *config, char ret_id[DOCKER_ID_BYTES],
+                        struct err *e)
 {
     for (int i = 0; i < CREATE_TRIES; i++) {
-        int r = create_or_adopt(b, d, name, path, config, e);
+        int r = create_or_adopt(b, d, name, path, config, ret_id, e);
 
         if (r != 0)
             return r < 0 ? r : 0;
@@ -321,7 +328,8 @@ static int create_named(const struct provider_box *b, struct engine *d, const ch
 }
 
 int docker_create_container(const struct provider_box *b, struct engine *d, const char *name,
-                            const char *image, const char *tag, struct err *e)
+                            const char *image, const char *tag, char ret_id[DOCKER_ID_BYTES],
+                            struct err *e)
 {
     struct docker_facts facts = {0};
     struct image_user user;
@@ -339,7 +347,7 @@ int docker_create_container(const struct provider_box *b, struct engine *d, cons
         return r;
     config = new_config(b, &facts, &user, image, tag, mark);
     (void)snprintf(path, sizeof(path), "/containers/create?name=%.72s", name);
-    r = config ? create_named(b, d, name, path, config, e) : err_oom(e);
+    r = config ? create_named(b, d, name, path, config, ret_id, e) : err_oom(e);
     if (r == 0)
         r = needs_dest(b, d, name, tag, e);
     if (r >= 0)

@@ -16,6 +16,7 @@
 #include "lib/util/socket.h"
 
 #define GONE_POLL_MS 50
+#define ENGINE_SAYS "the engine: " /* engine_open()'s errors */
 #define CPUS_MOST 65536
 #define ID_DIGITS 64
 #define NEVER "0001-01-01T" /* the zero of the engines' clocks */
@@ -241,9 +242,42 @@ bool docker_has_runtime(const struct docker_facts *f, const char *name)
     return false;
 }
 
+/* The engine in force, if it is the one that the box was made on: its address is another one by now. */
+static bool open_moved(const struct provider_box *b, struct engine **ret)
+{
+    const char *id = b->spec->engine_id;
+    _cleanup_free_ char *url = NULL;
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_facts facts = {0};
+    bool is_same;
+
+    if (!id || !*id || engine_choose(b->ctx, &url, NULL) < 0 || str_eq(url, b->spec->engine) ||
+        engine_open(b->ctx, url, provider_deadline(b), &d, NULL) < 0 ||
+        docker_read_facts(d, &facts, NULL) < 0)
+        return false;
+    is_same = str_eq(facts.identity, id);
+    docker_facts_done(&facts);
+    if (is_same)
+        *ret = TAKE(d);
+    return is_same;
+}
+
 int docker_open(const struct provider_box *b, struct engine **ret, struct err *e)
 {
-    return engine_open(b->ctx, b->spec->engine, provider_deadline(b), ret, e);
+    struct err why = {0};
+    int r = engine_open(b->ctx, b->spec->engine, provider_deadline(b), ret, &why);
+
+    if (r == 0 || (r != -ERR_CANCELED && open_moved(b, ret)))
+        return 0;
+    if (r == -ERR_CANCELED) {
+        if (e)
+            *e = why;
+        return r;
+    }
+    return err_field(
+        e, -r, "engine", "the engine of the box '%.64s', '%.200s', does not answer: %s", b->name,
+        b->spec->engine,
+        str_has_prefix(why.message, ENGINE_SAYS) ? why.message + strlen(ENGINE_SAYS) : why.message);
 }
 
 /* ---- a container ---- */
@@ -313,21 +347,12 @@ static int check_labels(const struct provider_box *b, json_t *doc, struct err *e
                    b->id);
 }
 
-int docker_find_container(const struct provider_box *b, struct engine *d,
-                          struct docker_container *ret, struct err *e)
-{
-    char name[DOCKER_NAME_BYTES];
-
-    docker_container_name(b, name);
-    return docker_find_named(b, d, name, ret, e);
-}
-
-/* The engine finds a container by the beginning of its id, too. */
-static bool is_named(json_t *doc, const char *name)
+/* `key` is an id or a name. The engine finds a container by the beginning of its id, too. */
+static bool is_named(json_t *doc, const char *key)
 {
     const char *text = json_text(doc, "Name");
 
-    return str_eq(text + (*text == '/'), name);
+    return str_eq(json_text(doc, "Id"), key) || str_eq(text + (*text == '/'), key);
 }
 
 /* A word that is not in the table tells nothing: the box is not called stopped for it. */
@@ -382,29 +407,62 @@ int docker_find_named(const struct provider_box *b, struct engine *d, const char
     return 1;
 }
 
-/* An engine whose storage is not mounted, or another one at the address, has no container of ours, and no box is gone by
- * its word. */
-static int check_identity(const struct provider_box *b, struct engine *d, struct err *e)
+/* The recorded id is the identity: anybody may rename the container, and give its name to another one. Without a record,
+ * and after a restore that was killed before it had one, the name leads to it. */
+int docker_find_container(const struct provider_box *b, struct engine *d,
+                          struct docker_container *ret, struct err *e)
+{
+    char name[DOCKER_NAME_BYTES], id[DOCKER_ID_BYTES];
+    bool has_id = docker_recorded_id(b, id);
+    int r = has_id ? docker_find_named(b, d, id, ret, e) : 0;
+    struct err why = {0};
+
+    if (r != 0)
+        return r;
+    docker_container_name(b, name);
+    r = docker_find_named(b, d, name, ret, &why);
+    if (r == -ERR_EXISTS && has_id) /* ours is gone, and somebody else has taken its name */
+        return 0;
+    if (r < 0 && e)
+        *e = why;
+    return r;
+}
+
+/* 1, 0: another engine answers, or an error. */
+static int is_engine_of(const struct provider_box *b, struct engine *d, struct err *e)
 {
     struct docker_facts facts = {0};
     int r = docker_read_facts(d, &facts, e);
 
-    if (r == 0 && !str_eq(facts.identity, b->spec->engine_id))
-        r = err_field(e, ERR_UNAVAILABLE, "docker_host",
-                      "another engine answers at '%.200s': it is not the one on which the box was "
-                      "made, and does not have its container (bellhop rm removes the box)",
-                      b->spec->engine);
+    if (r == 0)
+        r = str_eq(facts.identity, b->spec->engine_id);
     docker_facts_done(&facts);
     return r;
 }
 
-int docker_find_or_miss(const struct provider_box *b, struct engine *d,
-                        struct docker_container *ret, struct err *e)
+/* An engine whose storage is not mounted, or another one at the address, has no container of ours, and no box is gone by
+ * its word. */
+int docker_open_container(const struct provider_box *b, struct engine **ret_engine,
+                          struct docker_container *ret, struct err *e)
 {
-    const char *id = b->spec->engine_id;
-    int r = docker_find_container(b, d, ret, e);
+    struct engine *moved = NULL;
+    int r = docker_open(b, ret_engine, e);
 
-    return r == 0 && id && *id ? check_identity(b, d, e) : r;
+    if (r == 0)
+        r = docker_find_container(b, *ret_engine, ret, e);
+    if (r != 0 || !b->spec->engine_id || !*b->spec->engine_id)
+        return r;
+    r = is_engine_of(b, *ret_engine, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    if (!open_moved(b, &moved))
+        return err_field(e, ERR_UNAVAILABLE, "engine",
+                         "another engine answers at '%.200s': it is not the one on which the box "
+                         "'%.64s' was made, and does not have its container",
+                         b->spec->engine, b->name);
+    (void)engine_free(*ret_engine);
+    *ret_engine = moved;
+    return docker_find_container(b, moved, ret, e);
 }
 
 bool docker_is_being_removed(const struct docker_container *c)

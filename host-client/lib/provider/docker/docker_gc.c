@@ -35,7 +35,6 @@ struct docker_sweep {
     void *report_arg;
 };
 
-/* A container that somebody made of a snapshot's image has the labels of the box: it inherits them. Its name is its own. */
 static bool has_box_name(json_t *row, const char *box)
 {
     json_t *names = json_object_get(row, "Names"), *v;
@@ -54,6 +53,20 @@ static bool has_box_name(json_t *row, const char *box)
     return false;
 }
 
+/* A container that somebody made of a snapshot's image, or of a commit of the box's container, has the labels of the box:
+ * it inherits them. Its name is its own; that of ours may be another one by now. */
+static bool has_own_labels(struct docker_sweep *s, json_t *row, const char *box)
+{
+    const char *image = docker_image_hex(json_string_value(json_object_get(row, "ImageID")));
+    _cleanup_json_ json_t *doc = NULL;
+    json_t *labels;
+
+    if (!image || engine_get(s->engine, &doc, NULL, "/images/sha256:%s/json", image) < 0)
+        return false;
+    labels = json_object_get(json_object_get(doc, "Config"), "Labels");
+    return doc && !str_eq(json_string_value(json_object_get(labels, DOCKER_LABEL_BOX)), box);
+}
+
 /* One that hangs does not use up the time of the others. */
 static void begin_removal(struct docker_sweep *s)
 {
@@ -70,10 +83,11 @@ static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
     char line[160];
     int r;
 
-    if (!docker_is_id(id) || !box || !ctx_is_box_id(box) || !has_box_name(row, box) ||
-        s->is_kept(s->arg, box))
+    if (!docker_is_id(id) || !box || !ctx_is_box_id(box))
         return 0;
     begin_removal(s);
+    if ((!has_box_name(row, box) && !has_own_labels(s, row, box)) || s->is_kept(s->arg, box))
+        return 0;
     r = docker_remove_container(s->engine, id, e);
     if (r < 0)
         return err_wrap(e, r, "the container of '%s'", box);

@@ -131,10 +131,8 @@ int docker_inspect(struct provider_box *b, json_t **ret, struct err *e)
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_facts facts = {0};
     struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &c, e);
 
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
     if (r == 0 || (r == 1 && !c.is_running))
         r = err_set(e, ERR_PRECONDITION, "the box is not running");
     if (r == 1)

@@ -1,5 +1,5 @@
-/* docker_reach: the way to the guest agent in a container. It is chosen once a start, and recorded: a connection then
- * needs the engine only to ask whether the container still runs. */
+/* docker_reach: the way to the guest agent in a container. It is chosen at each start and after a connection that failed,
+ * and recorded: a connection then needs the engine only to ask whether the container still runs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +29,7 @@
 #define TRY_PAUSE_MS 5
 #define FRAME_HEAD 8
 #define LOOPBACK "127.0.0.1"
+#define DIAL_TCP_MS 5000 /* a bridge's neighbour that is gone costs 3 s */
 #define AGENT_MS 15000
 #define AGENT_PAUSE_MS 50
 
@@ -87,6 +88,24 @@ static int reach_load(const struct provider_box *b, struct reach *ret, struct er
     if (r == 0)
         r = jx_decode(ret->doc, fields, ret, e);
     return r < 0 ? err_wrap(e, r, "the record of the container") : 0;
+}
+
+bool docker_recorded_id(const struct provider_box *b, char ret[DOCKER_ID_BYTES])
+{
+    _cleanup_reach_ struct reach w = {0};
+
+    if (reach_load(b, &w, NULL) < 0 || !docker_is_id(w.container))
+        return false;
+    (void)snprintf(ret, DOCKER_ID_BYTES, "%s", w.container);
+    return true;
+}
+
+int docker_record_container(const struct provider_box *b, const char *id, struct err *e)
+{
+    const struct reach w = {
+        .way = DOCKER_REACH_EXEC, .container = id, .started = "", .address = ""};
+
+    return reach_save(b, &w, e);
 }
 
 /* 1, 0, or ERR_DATA_LOSS: runs of a container are told apart by their time alone. */
@@ -318,10 +337,8 @@ static int ask_engine(struct provider_box *b, const struct reach *w, struct err 
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
     bool has_address, has_port;
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &c, e);
 
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
     if (r == 1)
         r = is_run_of(&c, w, e);
     has_address = w->way != DOCKER_REACH_ADDRESS || str_eq(c.address, w->address);
@@ -361,9 +378,10 @@ static int check_runs(struct provider_box *b, const struct reach *w, struct err 
 static int dial_tcp(struct provider_box *b, const struct reach *w, int *ret_fd, struct err *e)
 {
     const char *host = w->way == DOCKER_REACH_PUBLISHED ? LOOPBACK : w->address;
+    int64_t most_ms = provider_deadline(b), ms = clock_mono_ms() + DIAL_TCP_MS;
     _cleanup_close_ int fd = -1;
-    int r = socket_connect_tcp(host, (uint16_t)w->port, b->ctx->cancel_fd, provider_deadline(b),
-                               &fd, e);
+    int r = socket_connect_tcp(host, (uint16_t)w->port, b->ctx->cancel_fd,
+                               ms < most_ms ? ms : most_ms, &fd, e);
 
     if (r == 0)
         r = check_runs(b, w, e);
@@ -441,14 +459,48 @@ static int dial_exec(struct provider_box *b, const struct reach *w, int *ret_fd,
     return r;
 }
 
-int docker_dial(struct provider_box *b, int *ret_fd, struct err *e)
+static int dial_recorded(struct provider_box *b, int *ret_fd, enum docker_reach *ret_way,
+                         struct err *e)
 {
     _cleanup_reach_ struct reach w = {0};
     int r = reach_load(b, &w, e);
 
     if (r < 0)
         return r;
+    *ret_way = w.way;
     return w.way == DOCKER_REACH_EXEC ? dial_exec(b, &w, ret_fd, e) : dial_tcp(b, &w, ret_fd, e);
+}
+
+/* The container's network is another one by now, or none: `exec` needs none. */
+static int record_reach_anew(struct provider_box *b, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container c = {0};
+    int r = docker_open_container(b, &d, &c, e);
+
+    if (r == 1)
+        r = docker_is_own_run(b, &c, e);
+    if (r == 0)
+        r = err_set(e, ERR_UNAVAILABLE, "the container has ended");
+    else if (r == 1)
+        r = docker_record_reach(b, d, &c, e);
+    docker_container_done(&c);
+    return r;
+}
+
+int docker_dial(struct provider_box *b, int *ret_fd, struct err *e)
+{
+    enum docker_reach way = DOCKER_REACH_EXEC;
+    int r = dial_recorded(b, ret_fd, &way, e);
+
+    if (r < 0 && r != -ERR_CANCELED && way != DOCKER_REACH_EXEC) {
+        r = record_reach_anew(b, e);
+        if (r == 0)
+            r = dial_recorded(b, ret_fd, &way, e);
+    }
+    return r < 0 && r != -ERR_CANCELED
+               ? err_wrap(e, r, "the guest agent of '%.64s' cannot be reached", b->name)
+               : r;
 }
 
 /* ---- waiting ---- */

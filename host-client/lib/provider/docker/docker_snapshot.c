@@ -19,13 +19,12 @@ int docker_check_capture(struct provider_box *b, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
     struct docker_container c = {0};
-    int r = docker_open(b, &d, e);
+    int r;
 
     if (b->spec->read_only)
         return err_field(e, ERR_PRECONDITION, "read-only",
                          "the box's root cannot be written: there is nothing to keep");
-    if (r == 0)
-        r = docker_find_container(b, d, &c, e);
+    r = docker_open_container(b, &d, &c, e);
     if (r == 0)
         r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
     else if (r > 0)
@@ -79,10 +78,8 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
     struct docker_container found = {0};
     _cleanup_json_ json_t *made = NULL;
     const char *image = NULL;
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &found, e);
 
-    if (r == 0)
-        r = docker_find_container(b, d, &found, e);
     if (r == 0)
         r = err_set(e, ERR_NOT_FOUND, "the engine has no container of the box any more");
     if (r == 1)
@@ -156,38 +153,57 @@ static int remove_named(const struct provider_box *b, struct engine *d, const ch
 static int take_container_place(const struct provider_box *b, struct engine *d, struct err *e)
 {
     char name[DOCKER_NAME_BYTES], new[DOCKER_NAME_BYTES];
-    struct docker_container c = {0};
+    struct docker_container old = {0}, c = {0};
     struct err why = {0};
-    int r;
+    int r = docker_find_container(b, d, &old, e);
 
     docker_container_name(b, name);
     new_name(b, new);
-    r = remove_named(b, d, name, e);
+    if (r == 1)
+        r = docker_remove_container(d, old.id, e);
+    docker_container_done(&old);
     if (r < 0)
         return r;
     r = engine_post(d, NULL, &why, "/containers/%s/rename?name=%s", new, name);
-    if (r < 0 && docker_find_container(b, d, &c, NULL) == 1) /* the answer was lost */
+    if (docker_find_named(b, d, name, &c, NULL) == 1) { /* also if the answer was lost */
         r = 0;
+        (void)docker_record_container(b, c.id, NULL); /* else its name leads to it */
+    }
     docker_container_done(&c);
     if (r < 0 && e)
         *e = why;
     return r;
 }
 
+/* Nothing is removed for a disk that could not take the place. */
+static int check_place(const struct provider_box *b, struct engine *d, struct err *e)
+{
+    struct docker_container c = {0};
+    char name[DOCKER_NAME_BYTES];
+    int r;
+
+    docker_container_name(b, name);
+    r = docker_find_named(b, d, name, &c, e);
+    docker_container_done(&c);
+    return r < 0 ? r : 0;
+}
+
 int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e)
 {
     const char *image = json_string_value(json_object_get(source->disk, "image"));
     _cleanup_engine_ struct engine *d = NULL;
-    char new[DOCKER_NAME_BYTES];
+    char new[DOCKER_NAME_BYTES], id[DOCKER_ID_BYTES];
     int r = docker_open(b, &d, e);
 
     new_name(b, new);
+    if (r == 0)
+        r = check_place(b, d, e);
     if (r == 0)
         r = docker_check_image(d, image, e);
     if (r == 0)
         r = remove_named(b, d, new, e);
     if (r == 0)
-        r = docker_create_container(b, d, new, image, source->tag, e);
+        r = docker_create_container(b, d, new, image, source->tag, id, e);
     if (r < 0 && d) {
         (void)remove_named(b, d, new, NULL);
         return r;
@@ -195,39 +211,34 @@ int docker_restore(struct provider_box *b, const struct provider_source *source,
     return r < 0 ? r : take_container_place(b, d, e);
 }
 
-/* 1, 0 (it has another tag, or there is no such container) or an error. */
-static int has_tag(const struct provider_box *b, struct engine *d, const char *name,
-                   const char *tag, bool *ret_there, struct err *e)
+static bool has_tag(const struct docker_container *c, const char *tag)
 {
-    struct docker_container c = {0};
-    int r = docker_find_named(b, d, name, &c, e);
-    json_t *labels = json_object_get(json_object_get(c.doc, "Config"), "Labels");
+    json_t *labels = json_object_get(json_object_get(c->doc, "Config"), "Labels");
 
-    *ret_there = r == 1;
-    if (r == 1)
-        r = str_eq(json_string_value(json_object_get(labels, DOCKER_LABEL_TAG)), tag);
-    docker_container_done(&c);
-    return r;
+    return str_eq(json_string_value(json_object_get(labels, DOCKER_LABEL_TAG)), tag);
 }
 
 int docker_has_restored(struct provider_box *b, const char *tag, struct err *e)
 {
     _cleanup_engine_ struct engine *d = NULL;
-    char name[DOCKER_NAME_BYTES], new[DOCKER_NAME_BYTES];
-    bool is_there = false, is_new_there = false;
-    int r = docker_open(b, &d, e);
-    int has = 0;
+    struct docker_container c = {0}, made = {0};
+    char new[DOCKER_NAME_BYTES];
+    bool is_there, is_new_there, has, new_has;
+    int r = docker_open_container(b, &d, &c, e);
 
-    docker_container_name(b, name);
     new_name(b, new);
-    if (r == 0)
-        r = has_tag(b, d, name, tag, &is_there, e);
-    has = r == 1;
-    if (r >= 0)
-        r = has_tag(b, d, new, tag, &is_new_there, e);
+    is_there = r == 1;
+    has = is_there && has_tag(&c, tag);
+    docker_container_done(&c);
     if (r < 0)
         return r;
-    if (r == 1 && !is_there) { /* it died between the removal and the renaming */
+    r = docker_find_named(b, d, new, &made, e);
+    is_new_there = r == 1;
+    new_has = is_new_there && has_tag(&made, tag);
+    docker_container_done(&made);
+    if (r < 0)
+        return r;
+    if (new_has && !is_there) { /* it died between the removal and the renaming */
         r = take_container_place(b, d, e);
         return r < 0 ? r : 1;
     }

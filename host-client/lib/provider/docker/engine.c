@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -81,12 +82,20 @@ static int refuse_engine_url(const char *url, struct err *e)
                          "Docker has no context '%.200s' ('docker context ls' lists them)",
                          url + strlen(CONTEXT_PREFIX));
     if (str_has_prefix(url, "ssh://"))
-        return err_field(e, ERR_UNIMPLEMENTED, "docker_host",
-                         "docker_host: '%.200s' is not supported: forward the engine's socket "
-                         "(ssh -L), and name it as unix:///PATH",
+        return err_field(
+            e, ERR_UNIMPLEMENTED, "docker_host",
+            "the engine's address '%.200s' is not supported: forward the engine's socket "
+            "(ssh -L), and name it as unix:///PATH",
+            url);
+    if (str_has_prefix(url, TCP_PREFIX) && url[strlen(TCP_PREFIX)] &&
+        !strpbrk(url + strlen(TCP_PREFIX), ":/?[]@ "))
+        return err_field(e, ERR_INVALID, "docker_host",
+                         "the engine's address '%.200s' has no port: 2375, or 2376 with TLS, is "
+                         "usual",
                          url);
     return err_field(e, ERR_INVALID, "docker_host",
-                     "docker_host: '%.200s' is neither unix:///PATH nor tcp://HOST:PORT", url);
+                     "the engine's address '%.200s' is neither unix:///PATH nor tcp://HOST:PORT",
+                     url);
 }
 
 /* "HOST:PORT" of n bytes. */
@@ -125,6 +134,7 @@ static int read_engine_url(struct engine *d, const char *url, struct err *e)
     const char *host = url + strlen(TCP_PREFIX);
     const char *certs = strstr(url, CERTS);
     size_t n = strcspn(host, "/?");
+    struct stat st;
     int r;
 
     if (str_has_prefix(url, UNIX_PREFIX)) {
@@ -132,7 +142,13 @@ static int read_engine_url(struct engine *d, const char *url, struct err *e)
         d->base = strdup("http://docker");
         if (!d->socket || !d->base)
             return err_oom(e);
-        return path_is_absolute(d->socket) ? 0 : refuse_engine_url(url, e);
+        if (!path_is_absolute(d->socket))
+            return refuse_engine_url(url, e);
+        if (stat(d->socket, &st) == 0 &&
+            !S_ISSOCK(st.st_mode)) /* the kernel refuses a connection */
+            return err_field(e, ERR_UNAVAILABLE, "docker_host", "the engine: '%.200s' is no socket",
+                             d->socket);
+        return 0;
     }
     if (!str_has_prefix(url, TCP_PREFIX) || !has_host_and_port(host, n) ||
         strlen(url) > ENGINE_URL_BYTES || strcspn(url, " \t\r\n\"\\@") != strlen(url))
@@ -176,6 +192,13 @@ static int engine_request(struct engine *d, struct http_request *req, const char
     return err_at(e, err_wrap(e, r, "the engine"), "docker_host");
 }
 
+/* A server of TLS may end a connection that does not begin with its handshake. */
+static bool is_broken_off(const struct err *why)
+{
+    return why->sys == ECONNRESET || strstr(why->message, "Empty reply") ||
+           strstr(why->message, "reset by peer");
+}
+
 static int ask_version(struct engine *d, struct err *e)
 {
     struct http_request req = {.method = "GET", .max_body = 4096};
@@ -184,10 +207,19 @@ static int ask_version(struct engine *d, struct err *e)
     const char *name = d->socket ? d->socket : d->host;
     unsigned theirs = 0;
     bool wants_tls;
-    int r = engine_request(d, &req, "/_ping", &res, e);
+    struct err why = {0};
+    int r = engine_request(d, &req, "/_ping", &res, &why);
 
-    if (r < 0)
+    if (r == -ERR_UNAVAILABLE && d->host && !d->ca && is_broken_off(&why))
+        return err_field(e, ERR_UNAVAILABLE, "docker_host",
+                         "%.300s: if it wants TLS, name the directory of its certificates by "
+                         "DOCKER_CERT_PATH",
+                         why.message);
+    if (r < 0) {
+        if (e)
+            *e = why;
         return r;
+    }
     if (res.status == 200 && http_header(&res, "Api-Version", text, sizeof(text)))
         (void)sscanf(text, "1.%3u", &theirs);
     d->is_podman = http_header(&res, "Libpod-Api-Version", text, sizeof(text));
