@@ -117,7 +117,7 @@ static bool take_back(int stage, int dirfd)
     return target >= 0 && r == 0;
 }
 
-/* What can't be taken back whole stays, for the next attempt. */
+/* An incomplete rollback leaves it for the next attempt. */
 static void recover_one(int dirfd, const char *name)
 {
     _cleanup_close_ int stage = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);

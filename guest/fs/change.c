@@ -404,10 +404,11 @@ static int merge_copy(const struct place *to, const char *temp, bool *ret_kept, 
     struct err why = {0};
     int r;
 
-    if (stage < 0 || target < 0 || flock(stage, LOCK_EX | LOCK_NB) < 0 ||
-        symlinkat(to->name, stage, FS_PLACE_TARGET_NAME) < 0)
+    if (stage < 0 || target < 0 || flock(stage, LOCK_EX | LOCK_NB) < 0)
         return err_at(e, err_sys(e, errno, "open '%s'", to->name), "to");
     r = fs_place_claim(stage, e);
+    if (r == 0 && symlinkat(to->name, stage, FS_PLACE_TARGET_NAME) < 0)
+        r = err_at(e, err_sys(e, errno, "note the target '%s'", to->name), "to");
     if (r == 0)
         r = fs_records_new(stage, FS_PLACE_LIST_NAME, &undo, e);
     if (r < 0)

@@ -242,7 +242,7 @@ static int place_note(struct fs_records *undo, enum step_kind kind, const struct
     return fs_records_add(undo, &rec, path, e);
 }
 
-/* What is moved in or out of the target itself changes its mtime. */
+/* A move into or out of the target changes its mtime. */
 static int note_root_times(int target_fd, struct fs_records *undo, struct err *e)
 {
     struct stat st;

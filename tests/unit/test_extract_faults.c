@@ -23,7 +23,7 @@
 
 static atomic_int calls;      /* since armed */
 static atomic_int fail_at;    /* the call that fails; 0: none */
-static atomic_int n_fail = 1; /* that many in a row */
+static atomic_int n_fail = 1; /* the length of a run of failures */
 static atomic_bool no_flags;  /* the disk knows no flags of renameat2 */
 
 static bool fails(void)
