@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -319,9 +318,11 @@ static int rename_as_asked(const struct place *from, const struct place *to, boo
 static int move_by_copy(struct fs_caller *c, const struct place *from, const struct place *to,
                         const struct fs_move_options *o, struct err *e)
 {
+    _cleanup_close_ int lock = -1;
     struct fs_copy_result counts = {0};
     struct fs_copy_how how = {.keep_owner = c->actor.is_self && c->actor.user.uid == 0,
-                              .counts = &counts};
+                              .counts = &counts,
+                              .ret_lock_fd = &lock};
     char name[FS_TEMP_NAME_BYTES];
     struct place temp = {.dirfd = to->dirfd, .name = name};
     int r;
@@ -395,7 +396,7 @@ int fs_move(struct fs_caller *c, const char *from, const char *to, const struct 
 /* ---- copy ------------------------------------------------------------------------------------ */
 
 /* Merges the copy, which is complete under a hidden name, into the directory that is there. What a recovery needs
- * is in it, as in an archive's staging directory; the lock keeps one away meanwhile. */
+ * is in it, as in an archive's staging directory; the caller's lock keeps one away meanwhile. */
 static int merge_copy(const struct place *to, const char *temp, bool *ret_kept, struct err *e)
 {
     _cleanup_close_ int stage = fs_openat_nofollow(to->dirfd, temp, O_RDONLY | O_DIRECTORY);
@@ -404,7 +405,7 @@ static int merge_copy(const struct place *to, const char *temp, bool *ret_kept, 
     struct err why = {0};
     int r;
 
-    if (stage < 0 || target < 0 || flock(stage, LOCK_EX | LOCK_NB) < 0)
+    if (stage < 0 || target < 0)
         return err_at(e, err_sys(e, errno, "open '%s'", to->name), "to");
     r = fs_place_claim(stage, e);
     if (r == 0 && symlinkat(to->name, stage, FS_PLACE_TARGET_NAME) < 0)
@@ -446,8 +447,10 @@ static int put_copy(const struct place *to, const char *temp, bool is_dir, bool 
 static int copy_placed(struct fs_caller *c, const struct place *from, const struct place *to,
                        const struct fs_copy_options *o, struct fs_copy_result *res, struct err *e)
 {
+    _cleanup_close_ int copy_lock = -1;
     struct fs_copy_how how = {.keep_owner = c->actor.is_self && c->actor.user.uid == 0,
-                              .counts = res};
+                              .counts = res,
+                              .ret_lock_fd = &copy_lock};
     _cleanup_fs_lock_ struct fs_lock lock = {0};
     char temp[FS_TEMP_NAME_BYTES];
     bool is_kept = false;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -404,6 +405,13 @@ static int copy_item(struct levels *l, const struct fs_walk_item *it, const stru
     return copy_other(it->dirfd, it->name, l->fd[l->n - 1], it->name, &it->st, how, it->path, e);
 }
 
+static int lock_copy(int fd, int *ret_fd, struct err *e)
+{
+    *ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    return *ret_fd < 0 || flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 ? err_sys(e, errno, "lock the copy")
+                                                                : 0;
+}
+
 static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
                      const struct fs_copy_how *how, struct err *e)
 {
@@ -421,6 +429,8 @@ static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char 
         r = links_new(&l.links, e);
     if (r == 0)
         r = enter_copy(&l, to_dirfd, to_name, e);
+    if (r == 0)
+        r = lock_copy(l.fd[0], how->ret_lock_fd, e);
     while (r == 0) {
         r = fs_walk_next(w, &it, e);
         if (r <= 0)

@@ -14,6 +14,9 @@
 struct fs_copy_how {
     bool keep_owner;
     struct fs_copy_result *counts; /* added to */
+    /* Of a directory, the copy's descriptor, which the caller closes: while it is open, no recovery takes the hidden
+     * name of an unfinished copy for a dead agent's. */
+    int *ret_lock_fd;
 };
 
 /* Copies from_dirfd's entry `name`, of any kind but device and socket, to to_dirfd's entry to_name,

@@ -324,6 +324,44 @@ TEST(a_merge_whose_rollback_fails_keeps_the_originals)
         fail_in_a_row("new", &(struct archive_extract_options){.removals = true}, k);
 }
 
+static atomic_bool is_over;
+
+/* Each archive first recovers what a dead agent may have left in the directory. */
+static void *extract_until_over(void *arg)
+{
+    struct fs_caller *c = h_caller();
+
+    (void)arg;
+    while (!atomic_load(&is_over))
+        (void)extract_bytes(c, "", 0, "h", &(struct archive_extract_options){0});
+    h_drop(c);
+    return NULL;
+}
+
+TEST(a_copy_is_whole_though_an_archive_comes_to_its_directory_meanwhile)
+{
+    const struct fs_copy_options o = {.recursive = true, .overwrite = true};
+    struct fs_caller *c = h_caller();
+    struct err why = {0};
+    pthread_t thread;
+
+    T_INT(system("mkdir -p h from/a from/b; for i in $(seq 200); do echo x > from/a/$i; done; cp "
+                 "-r from/a from/b"),
+          0);
+    T_INT(pthread_create(&thread, NULL, extract_until_over, NULL), 0);
+    for (int i = 0; i < 50; i++) {
+        struct fs_copy_result counts;
+        char to[32];
+
+        (void)snprintf(to, sizeof(to), "h/t%d", i);
+        T_INT(fs_copy(c, "from", to, &o, &counts, &why), 0);
+    }
+    atomic_store(&is_over, true);
+    T_INT(pthread_join(thread, NULL), 0);
+    T_INT(system("for i in $(seq 0 49); do diff -r from h/t$i || exit 1; done"), 0);
+    h_drop(c);
+}
+
 TEST(a_copy_whose_rollback_fails_keeps_the_originals_until_the_next_archive)
 {
     const struct fs_copy_options o = {.recursive = true, .overwrite = true};

@@ -181,8 +181,8 @@ TEST(an_answer_that_breaks_off_is_lost_data)
 TEST(a_peer_that_answers_no_http_or_an_endless_header_is_unavailable)
 {
     static char line[200000];
-    const struct reply r[] = {{.bytes = "\x01\x02 no HTTP, and long enough to be seen as none\r\n\r\n"},
-                              {.bytes = line}};
+    const struct reply r[] = {
+        {.bytes = "\x01\x02 no HTTP, and long enough to be seen as none\r\n\r\n"}, {.bytes = line}};
     struct http *h = new_http(-1);
     struct http_request q = get();
     struct http_response res = {0};

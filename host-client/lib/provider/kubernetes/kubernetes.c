@@ -28,7 +28,7 @@
 #define LOOK_MS 5000      /* the longest time between two looks at a pod that changes */
 #define EXPLAIN_MS 2000   /* before the deadline of a start: the caller waits no longer */
 #define PATIENCE_MS 30000 /* for an API server that does not answer while a box starts or ends */
-#define FIND_PATIENCE_MS 2000 /* each command finds its box first, and the monitor asks again */
+#define FIND_PATIENCE_MS 2000  /* each command finds its box first, and the monitor asks again */
 #define CHECK_PATIENCE_MS 5000 /* while nothing is made yet: an address may be wrong */
 #define TRIAL_USER "user"
 #define TRIAL_UID 1000
