@@ -47,7 +47,7 @@ static int run_rm(struct cli *c, void *args, char **operands, struct bh_error *e
 
 static const struct cli_option rm_options[] = {
     CLI_OPT("force", 'f', CLI_FLAG, force, NULL,
-            "ignore boxes that do not exist, and forget those whose engine does not answer"),
+            "ignore missing boxes; forget those whose engine does not answer"),
     {0},
 };
 

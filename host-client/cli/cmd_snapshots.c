@@ -125,8 +125,8 @@ const struct cli_command cmd_snapshots = {
     .operands = "[ls|rm|verify [SNAPSHOT...]]",
     .summary = "list, remove and check snapshots",
     .details =
-        "Without a word it lists them. 'snapshots verify' reads every file of a snapshot, and "
-        "names the first one that is not\n"
+        "Without a word it lists them.\n\n"
+        "'snapshots verify' reads every file of a snapshot, and names the first one that is not\n"
         "as it was; with the provider docker it asks the engine whether it has the image. A box\n"
         "is never made of a snapshot whose list of files was changed. 'snapshots rm' refuses a\n"
         "snapshot that a box has as its disk; content that other snapshots have stays. SIZE is\n"

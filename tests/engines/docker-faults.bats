@@ -458,6 +458,7 @@ case_renamed()
     run -125 --separate-stderr bellhop exec one --json -- cat file
     json_is '.error.code == "not_found"' <<<"$output"
     [ "$(docker_id "$CONTAINER")" = "$FOREIGN" ]
+    api DELETE "/containers/$FOREIGN?force=1"
     # A restore leaves the box as it is, if its new container could not have the name.
     make_box
     bellhop exec one -- sh -c 'echo kept >file'

@@ -1139,8 +1139,7 @@ struct bh_provider_info {
     bool usable;
     const char *runtime; /* the OCI runtime that passed, or "" */
     const char *why;     /* reason why it is not usable */
-    const char *
-        engine; /* the engine that answers: "Docker 20.10.24 at unix:///var/run/docker.sock", or "" */
+    const char *engine;  /* as found: "Docker 20.10.24 at unix:///var/run/docker.sock", or "" */
 };
 int bh_providers(struct bh_ctx *ctx, void (*fn)(void *arg, const struct bh_provider_info *info),
                  void *arg, struct bh_error *err);

@@ -310,8 +310,7 @@ static int start_monitor(struct bh_ctx *ctx, const char *box_id, int64_t deadlin
     _cleanup_close_ int ready = -1;
     int p[2] = {-1, -1};
     char start_ms[16], provider_ms[24], none[1] = "";
-    char *engine =
-        ctx->docker_host ? ctx->docker_host : none; /* a box's own may have moved there */
+    char *engine = ctx->docker_host ? ctx->docker_host : none; /* where the box's may have moved */
     struct launch l = {
         .path = ctx->monitor_path,
         .argv = {ctx->monitor_path,
