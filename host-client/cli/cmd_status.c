@@ -182,7 +182,7 @@ static int run_status(struct cli *c, void *args, char **operands, struct bh_erro
     const struct bh_box_info *i;
     json_t *enforced = NULL, *whole;
     struct bh_error why = {0};
-    int r = bh_get(c->ctx, operands[0], &box, err);
+    int exit_status, r = bh_get(c->ctx, operands[0], &box, err);
 
     (void)args;
     if (r < 0)
@@ -195,6 +195,7 @@ static int run_status(struct cli *c, void *args, char **operands, struct bh_erro
         }
         enforced = r < 0 ? NULL : json_loads(text, JSON_ALLOW_NUL, NULL);
     }
+    exit_status = why.code ? cli_exit_for(&why) : EXIT_CLI_OK;
     i = bh_box_info(box);
     whole = json_loads(i->json, JSON_ALLOW_NUL, NULL);
     if (!whole)
@@ -205,12 +206,13 @@ static int run_status(struct cli *c, void *args, char **operands, struct bh_erro
             (void)printf("\nWhat is enforced is not known: %s\n", cli_text(why.message));
         json_decref(whole);
         json_decref(enforced);
-        return EXIT_CLI_OK;
+        return exit_status;
     }
     (void)json_object_set_new(whole, "enforced", enforced ? enforced : json_null());
     if (why.code)
-        (void)json_object_set_new(whole, "enforced_error", cli_error_json(&why));
-    return cli_print_json_take(whole);
+        (void)json_object_set_new(whole, "error", cli_error_json(&why));
+    r = cli_print_json_take(whole);
+    return exit_status == EXIT_CLI_OK ? r : exit_status;
 }
 
 const struct cli_command cmd_status = {
@@ -225,7 +227,7 @@ const struct cli_command cmd_status = {
         "that\n"
         "exceeds the limit (disk_limited_by). Where they cannot be read, because the box's engine "
         "does\n"
-        "not answer, the rest is shown with the reason (enforced_error).",
+        "not answer, the rest is shown with the reason (error), and the exit status is its own.",
     .examples = "  bellhop status api\n",
     .min_operands = 1,
     .max_operands = 1,

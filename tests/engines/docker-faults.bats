@@ -249,8 +249,8 @@ stand_again()
         [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
 engine" ] || fail "$command: $output"
     done
-    run -0 --separate-stderr bellhop status one --json # it reads the limits in force back
-    json_is '.state == "running" and .enforced == null and .enforced_error.code == "unavailable"' <<<"$output" ||
+    run -5 --separate-stderr bellhop status one --json # it reads the limits in force back
+    json_is '.state == "running" and .enforced == null and .error.code == "unavailable"' <<<"$output" ||
         fail "status: $output"
     wait_for 10 has_monitor_fault
     few_requests 4
@@ -522,8 +522,9 @@ case_renamed()
     behind_proxy docker
     make_box
     end_now "$PROXY"
-    bellhop status one --json | json_is '.name == "one" and .enforced == null and (.enforced_error.message | contains("connect"))'
-    run -0 bellhop status one
+    run -5 --separate-stderr bellhop status one --json
+    json_is '.name == "one" and .enforced == null and (.error.message | contains("connect"))' <<<"$output"
+    run -5 bellhop status one
     [[ "$output" == *"provider                 docker"* ]] || fail "$output"
     [[ "$output" == *"does not answer"* ]] || fail "$output"
     export DOCKER_HOST=unix://$ENGINE

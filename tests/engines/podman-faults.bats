@@ -44,7 +44,7 @@ stop_podman_hard()
     for command in pause snapshot status; do
         run --separate-stderr bellhop "$command" one --json
         [ "$(jq -r '.error | .code, .field' <<<"$output")" = "unavailable
-docker_host" ] || fail "$command: $output"
+engine" ] || fail "$command: $output"
     done
     wait_for 10 has_monitor_fault
     few_requests 4
