@@ -62,6 +62,29 @@ static int check_processes(struct bh_box *box, int64_t deadline, struct err *e)
     return r < 0 ? r : 1;
 }
 
+/* Did its time to live end while it had no monitor, or one that was refused the end? A stop that a command began is one. */
+static bool is_overdue(struct bh_box *box)
+{
+    struct lease_facts lease;
+    int r;
+
+    if (box->row.state == BH_STATE_STOPPING && !str_eq(box->row.cause, BRINGUP_TIME_IS_OVER))
+        return false;
+    if (!box_row_is_live(&box->row) || !box->row.made || !lease_file_load(box->dir, &lease) ||
+        clock_mono_ms() < lease.deadline_mono_ms)
+        return false;
+    r = control_ping(box->ctx, box->row.id, NULL);
+    return r < 0 && r != -ERR_CANCELED && r != -ERR_DEADLINE;
+}
+
+/* Of a box whose processes are gone. With --on-timeout rm the end may have been its monitor's, which was refused the rest. */
+static int end_unseen(struct bh_box *box)
+{
+    return is_overdue(box) && str_eq(box->spec.on_timeout, "rm")
+               ? bringup_destroy_locked(box, BRINGUP_EXPIRED BRINGUP_TIME_IS_OVER, NULL)
+               : bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, NULL);
+}
+
 void bringup_notice(struct bh_box *box)
 {
     _cleanup_close_ int lock = -1;
@@ -76,20 +99,7 @@ void bringup_notice(struct bh_box *box)
         box_reload(box, NULL) < 0 || !box_row_is_live(&box->row))
         return;
     if (box_provider_find(box, &run, NULL) == 0)
-        (void)bringup_stop_locked(box, BRINGUP_ENDED_UNSEEN, NULL);
-}
-
-/* Did its time to live end while it had no monitor? */
-static bool is_overdue(struct bh_box *box)
-{
-    struct lease_facts lease;
-    int r;
-
-    if (!box_row_is_live(&box->row) || !lease_file_load(box->dir, &lease) ||
-        clock_mono_ms() < lease.deadline_mono_ms)
-        return false;
-    r = control_ping(box->ctx, box->row.id, NULL);
-    return r < 0 && r != -ERR_CANCELED && r != -ERR_DEADLINE;
+        (void)end_unseen(box);
 }
 
 /* Ends it as its monitor would have. */
@@ -112,19 +122,17 @@ int bringup_back_locked(struct bh_box *box, const struct bh_create_options *up,
     bool is_gone = false;
     int r = box_refuse_elsewhere(box, e);
 
+    if (r == 0 && is_overdue(box)) { /* before an end that was interrupted is finished as a stop */
+        r = end_overdue(box, deadline_mono_ms, e);
+        if (r == 0)
+            r = box_reload(box, e);
+    }
     if (r == 0)
         r = bringup_settle_locked(box, &is_gone, e);
     if (r < 0)
         return r;
     if (is_gone)
         return box_reload(box, e); /* it says what became of the box */
-    if (is_overdue(box)) {
-        r = end_overdue(box, deadline_mono_ms, e);
-        if (r == 0)
-            r = box_reload(box, e);
-        if (r < 0)
-            return r;
-    }
     if (box->row.state == BH_STATE_PAUSED && box->ctx->no_resume)
         return err_field(e, ERR_PRECONDITION, "state", "the box '%s' is paused", box->row.name);
     if (box->row.state == BH_STATE_PAUSED) {
