@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -405,11 +405,13 @@ static int copy_item(struct levels *l, const struct fs_walk_item *it, const stru
     return copy_other(it->dirfd, it->name, l->fd[l->n - 1], it->name, &it->st, how, it->path, e);
 }
 
+/* On a disk without locks no recovery takes the copy, either. */
 static int lock_copy(int fd, int *ret_fd, struct err *e)
 {
     *ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    return *ret_fd < 0 || flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 ? err_sys(e, errno, "lock the copy")
-                                                                : 0;
+    if (*ret_fd < 0 || (flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK))
+        return err_sys(e, errno, "lock the copy");
+    return 0;
 }
 
 static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
