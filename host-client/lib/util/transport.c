@@ -578,14 +578,11 @@ static int result_of(struct http *h, struct job *j, struct err *e)
     if (j->is_connected && (rc == CURLE_UNSUPPORTED_PROTOCOL || rc == CURLE_WEIRD_SERVER_REPLY))
         return err_set(e, ERR_UNAVAILABLE, "'%s' answers what is no HTTP", request_place(j->req));
     if (j->is_connected && rc == CURLE_OUT_OF_MEMORY)
-        return err_set(e, ERR_UNAVAILABLE, "'%s' answers with a header that is too long",
+        return err_set(e, ERR_UNAVAILABLE,
+                       "'%s': a header of its answer is too long, or memory is short",
                        request_place(j->req));
     if (rc == CURLE_COULDNT_CONNECT && sys) /* "no such file" and "permission denied" differ */
         (void)err_sys(e, (int)sys, "connect to '%.*s'", (int)place_bytes(request_place(j->req)),
-                      request_place(j->req));
-    else if (rc == CURLE_OUT_OF_MEMORY) /* curl's word, too, for a header above its own limit */
-        (void)err_set(e, code_of(rc),
-                      "'%s': a header of its answer is too long, or memory is short",
                       request_place(j->req));
     else
         (void)err_set(e, code_of(rc), "'%s': %s", request_place(j->req),
