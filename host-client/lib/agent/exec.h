@@ -19,7 +19,7 @@
 #define EXEC_RETRIES 20              /* connections in a row without progress */
 #define EXEC_RETRY_MS 250            /* between two retries */
 #define EXEC_RETRY_MOST_MS 1000      /* of a request that is refused: doubled from EXEC_RETRY_MS */
-#define EXEC_FAILING_MS 10000        /* of these connections together: each may fail slowly */
+#define EXEC_FAILING_MS 25000        /* of these connections together: each may fail slowly */
 #define EXEC_CALL_MS 5000            /* deadline of short calls that the caller did not ask for */
 #define EXEC_WAIT_MS 60000           /* one Exec/Wait; a longer wait is several of them */
 #define EXEC_GRACE_MS 5000           /* for the reply to a wait that has timed out */
