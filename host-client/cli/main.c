@@ -345,6 +345,19 @@ static int run_command(struct cli *c, const struct cli_command *cmd, char **argv
     return r;
 }
 
+/*
+ * A closed one would become the next file that is opened, and be read or written as the caller's. Input is empty then,
+ * a result that cannot be written is told, and messages are dropped.
+ */
+static void open_standard_streams(void)
+{
+    static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", modes[fd]); /* the lowest free one: this */
+}
+
 int main(int argc, char **argv)
 {
     struct cli c = {.program = "bellhop", .opts.cancel_fd = -1};
@@ -352,6 +365,7 @@ int main(int argc, char **argv)
     struct err e = {0};
 
     (void)argc;
+    open_standard_streams();
     c.tty_out = isatty(STDOUT_FILENO) == 1;
     c.tty_err = isatty(STDERR_FILENO) == 1;
     cli_output_init(&c);

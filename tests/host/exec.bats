@@ -88,6 +88,16 @@ teardown()
     run -125 bellhop exec one --script "$BOX_TMP/not-there"
 }
 
+@test "a closed standard stream of the caller is empty for the command, and no file of ours takes its place" {
+    # By a shell of its own: bash would open a file of its own in the place of the closed one.
+    run -0 timeout 60 sh -c '"$1" exec one -- sh -c "cat; echo end" <&-' sh "$BELLHOP"
+    [ "$output" = end ]
+    run -0 timeout 60 sh -c '"$1" exec one -- sh -c "echo out; echo err >&2" 2>&-' sh "$BELLHOP"
+    [ "$output" = out ]
+    run timeout 60 sh -c '"$1" exec one -- echo out >&-' sh "$BELLHOP"
+    [ "$status" -eq 125 ] && [[ "$output" == *'bad file descriptor' ]] || fail "$status $output"
+}
+
 @test "an id may have 128 characters" {
     id=$(printf 'i%.0s' $(seq 128))
     run -5 bellhop exec --json --id "$id" one -- sh -c 'exit 5'
