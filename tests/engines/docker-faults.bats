@@ -321,12 +321,7 @@ case_events()
 }
 
 @test "the end of a box is seen when its engine tells of it, long before the next time that it is asked" {
-    behind_proxy docker
-    case_events
-    end_now "$PROXY"
-    rm -f "$SOCKET"*
-    behind_proxy podman
-    case_events
+    each_engine case_events
 }
 
 # ---- behind our back ----
@@ -393,12 +388,7 @@ case_oom()
 }
 
 @test "a box that its engine calls killed for want of memory says so" {
-    behind_proxy docker
-    case_oom
-    end_now "$PROXY"
-    rm -f "$SOCKET"
-    behind_proxy podman
-    case_oom
+    each_engine case_oom
 }
 
 @test "a start that Podman calls a conflict because its runtime ended early is tried again, a few times" {
@@ -653,27 +643,27 @@ stop_small_engine()
 
 n_loads() { grep -c '^POST /images/load' "$SOCKET.log" || true; }
 
-@test "an image that the engine lacks is loaded once, however many boxes are made of it" {
-    local engine image
+case_loaded_once()
+{
+    local image
 
-    for engine in docker podman; do
-        [ -z "${PROXY:-}" ] || end_now "$PROXY"
-        rm -f "$BOX_TMP"/proxy*
-        behind_proxy "$engine"
-        make_box
-        image=$(image_id)
-        bellhop rm one
-        api DELETE "/images/${image#sha256:}?force=1" >/dev/null
-        rm "$SOCKET.log"
-        make_box
-        [ "$(n_loads)" -eq 1 ]
-        bellhop up --name two --provider docker --agent none --empty >/dev/null 2>&1
-        bellhop rm one
-        bellhop rm two
-        make_box
-        [ "$(n_loads)" -eq 1 ]
-        bellhop rm one
-    done
+    make_box
+    image=$(image_id)
+    bellhop rm one
+    api DELETE "/images/${image#sha256:}?force=1" >/dev/null
+    rm "$SOCKET.log"
+    make_box
+    [ "$(n_loads)" -eq 1 ]
+    bellhop up --name two --provider docker --agent none --empty >/dev/null 2>&1
+    bellhop rm one
+    bellhop rm two
+    make_box
+    [ "$(n_loads)" -eq 1 ]
+    bellhop rm one
+}
+
+@test "an image that the engine lacks is loaded once, however many boxes are made of it" {
+    each_engine case_loaded_once
 }
 
 @test "status repeats what the engine says of itself, also if that is not so" {

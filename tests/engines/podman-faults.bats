@@ -128,14 +128,7 @@ case_half_load()
 }
 
 @test "a load of the image that breaks off half-way leaves nothing in the way of the next one" {
-    local engine
-
-    for engine in docker podman; do
-        [ -z "${PROXY:-}" ] || end_now "$PROXY"
-        rm -f "$BOX_TMP"/proxy*
-        behind_proxy "$engine"
-        case_half_load
-    done
+    each_engine case_half_load
 }
 
 first_pid() { api GET "/containers/$CONTAINER/json" | jq .State.Pid; }
@@ -165,14 +158,7 @@ case_memory()
 }
 
 @test "memory that runs out ends a command and not its box, and where it ends the box, that is the cause if the engine says so" {
-    local engine
-
-    for engine in docker podman; do
-        [ -z "${PROXY:-}" ] || end_now "$PROXY"
-        rm -f "$BOX_TMP"/proxy*
-        behind_proxy "$engine"
-        case_memory
-    done
+    each_engine case_memory
 }
 
 # The last one.

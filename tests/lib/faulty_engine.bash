@@ -104,6 +104,19 @@ behind_proxy()
     export DOCKER_HOST=unix://$SOCKET
 }
 
+# each_engine CASE: a function, with the commands behind a proxy of each engine.
+each_engine()
+{
+    local engine
+
+    for engine in docker podman; do
+        [ -z "${PROXY:-}" ] || end_now "$PROXY"
+        rm -f "$BOX_TMP"/proxy*
+        behind_proxy "$engine"
+        "$1"
+    done
+}
+
 # broken FAULT REGEX [TIMES [NTH]]: by default the first request alone goes wrong. mend: none does.
 broken()
 {
