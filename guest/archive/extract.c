@@ -8,10 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/fsuid.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "archive/read.h"
@@ -72,15 +69,6 @@ struct archive_extract {
 #define RECOVER_TRASH_NAME FS_TEMP_PREFIX "trash" /* entries that a replace has taken away */
 #define RECOVER_KEEP_NAME FS_TEMP_PREFIX "keep"   /* an old tree that could not go back */
 
-/* A list that another user could have written must not move files. */
-static bool is_ours(int fd)
-{
-    uid_t me = (uid_t)syscall(SYS_setfsuid, (uid_t)-1);
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && st.st_uid == me && !(st.st_mode & 022);
-}
-
 /* The directory that the staged tree was put into: beside it, or the one that it is in. -1 with errno. */
 static int open_recover_target(int stage, int dirfd)
 {
@@ -120,11 +108,11 @@ static bool take_back(int stage, int dirfd)
 /* An incomplete rollback leaves it for the next attempt. */
 static void recover_one(int dirfd, const char *name)
 {
-    _cleanup_close_ int stage = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
+    _cleanup_close_ int stage = fs_temp_take_dir(dirfd, name);
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
     struct stat st;
 
-    if (stage < 0 || !is_ours(stage) || flock(stage, LOCK_EX | LOCK_NB) < 0)
+    if (stage < 0)
         return;
     if (fstatat(stage, RECOVER_KEEP_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return;
@@ -174,7 +162,7 @@ static int open_registry(bool make)
         (!make || io_mkdir_p(staged_dirs.dir, 0700, NULL) == 0)) {
         int fd = open(staged_dirs.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-        if (fd >= 0 && is_ours(fd))
+        if (fd >= 0 && fs_temp_is_ours(fd))
             staged_dirs.fd = fd;
         else
             fd_close(fd);
@@ -348,7 +336,8 @@ static bool same_mount(int a, int b)
 static int make_stage_in(struct archive_extract *x, int home)
 {
     fs_temp_make_name(x->stage_name);
-    if (mkdirat(home, x->stage_name, 0700) < 0) {
+    x->stage_fd = fs_temp_make_dir(home, x->stage_name);
+    if (x->stage_fd < 0) {
         x->stage_name[0] = '\0';
         return -1;
     }
@@ -394,10 +383,6 @@ static int make_stage(struct archive_extract *x, struct err *e)
     }
     if (r < 0)
         return err_at(e, err_sys(e, errno, "make a directory in '%s'", x->path), "path");
-    x->stage_fd = fs_openat_nofollow(x->home_fd, x->stage_name, O_RDONLY | O_DIRECTORY);
-    if (x->stage_fd < 0)
-        return err_sys(e, errno, "open the staging directory");
-    (void)flock(x->stage_fd, LOCK_EX | LOCK_NB); /* in use, as long as this descriptor is open */
     return keep_time(x, &home.st_mtim, e);
 }
 

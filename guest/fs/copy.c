@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -18,6 +17,7 @@
 #include "common/str.h"
 #include "fs/root.h"
 #include "fs/open.h"
+#include "fs/temp.h"
 #include "fs/walk.h"
 
 #define CHUNK_BYTES (256 * 1024)
@@ -405,13 +405,16 @@ static int copy_item(struct levels *l, const struct fs_walk_item *it, const stru
     return copy_other(it->dirfd, it->name, l->fd[l->n - 1], it->name, &it->st, how, it->path, e);
 }
 
-/* On a disk without locks no recovery takes the copy, either. */
-static int lock_copy(int fd, int *ret_fd, struct err *e)
+/* The directory of the whole copy. */
+static int enter_top(struct levels *l, int dirfd, const char *name, int *ret_lock_fd, struct err *e)
 {
-    *ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (*ret_fd < 0 || (flock(*ret_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK))
-        return err_sys(e, errno, "lock the copy");
-    return 0;
+    int fd = fs_temp_make_dir(dirfd, name);
+
+    if (fd < 0)
+        return err_sys(e, errno, "mkdir '%s'", name);
+    l->fd[l->n++] = fd;
+    *ret_lock_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    return *ret_lock_fd < 0 ? err_sys(e, errno, "open '%s'", name) : 0;
 }
 
 static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char *to_name,
@@ -430,9 +433,7 @@ static int copy_tree(int from_dirfd, const char *name, int to_dirfd, const char 
     if (r == 0)
         r = links_new(&l.links, e);
     if (r == 0)
-        r = enter_copy(&l, to_dirfd, to_name, e);
-    if (r == 0)
-        r = lock_copy(l.fd[0], how->ret_lock_fd, e);
+        r = enter_top(&l, to_dirfd, to_name, how->ret_lock_fd, e);
     while (r == 0) {
         r = fs_walk_next(w, &it, e);
         if (r <= 0)

@@ -5,15 +5,22 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/str.h"
 #include "fs/sys.h"
 
 #define MAX_TRIES 16
+
+/* A new directory is not seen by a recovery before it is locked. */
+static pthread_mutex_t new_dir_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool can_link; /* a nameless file gets its name through /proc */
 static pthread_once_t can_link_once = PTHREAD_ONCE_INIT;
@@ -129,4 +136,43 @@ void fs_temp_drop(int dirfd, struct fs_temp *t)
     t->name[0] = '\0';
     fd_close(t->fd);
     t->fd = -1;
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+bool fs_temp_is_ours(int fd)
+{
+    uid_t me = (uid_t)syscall(SYS_setfsuid, (uid_t)-1);
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_uid == me && !(st.st_mode & 022);
+}
+
+/* On a disk without locks no recovery takes the directory, either. */
+int fs_temp_make_dir(int dirfd, const char *name)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&new_dir_lock);
+    int fd, why;
+
+    if (mkdirat(dirfd, name, 0700) < 0)
+        return -1;
+    fd = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
+    if (fd >= 0) {
+        (void)flock(fd, LOCK_EX | LOCK_NB);
+        return fd;
+    }
+    why = errno;
+    (void)unlinkat(dirfd, name, AT_REMOVEDIR);
+    errno = why;
+    return -1;
+}
+
+int fs_temp_take_dir(int dirfd, const char *name)
+{
+    _cleanup_unlock_ pthread_mutex_t *locked = mutex_lock(&new_dir_lock);
+    _cleanup_close_ int fd = fs_openat_nofollow(dirfd, name, O_RDONLY | O_DIRECTORY);
+
+    if (fd < 0 || !fs_temp_is_ours(fd) || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return -1;
+    return TAKE_FD(fd);
 }

@@ -27,6 +27,14 @@ int fs_temp_publish_new(int dirfd, struct fs_temp *t, const char *name);
 /* Closes it and removes its hidden name, if any. */
 void fs_temp_drop(int dirfd, struct fs_temp *t);
 
+/* Makes a directory with a hidden name, 0700. While a descriptor of it is open, no recovery takes it for a dead agent's.
+ * The descriptor, or -1 with errno. */
+int fs_temp_make_dir(int dirfd, const char *name);
+/* For a recovery: the descriptor of a directory that a dead agent has left, or -1: it is in use, or another user's. */
+int fs_temp_take_dir(int dirfd, const char *name);
+/* A list that another user could have written must not move files. */
+bool fs_temp_is_ours(int fd);
+
 void fs_temp_make_name(char out[FS_TEMP_NAME_BYTES]);
 bool fs_temp_is_name(const char *name);
 /* -ERR_INVALID for a temporary name of the agent: an entry of that name would be hidden. */
