@@ -9,7 +9,8 @@ request: one JSON document, or no file for no fault:
 
 match   a regular expression for "METHOD PATH", the path without "/v1.NN" and with its query
 nth     the first request that goes wrong, 1 by default; times: how many do, all by default
-fault   500         answers with that status and a message as engines have it, and does not pass the request on
+fault   500         answers with that status and a message as engines and guest agents have it, and does not pass the
+                    request on
         429, 503    the same with an error as guest agents have it
         409         an answer as Podman's for a runtime that ended early
         hang        passes nothing on and never answers
@@ -161,7 +162,7 @@ def answer(client, status, body, kind=b"application/json"):
 def answer_wrongly(client, kind):
     """A fault for which the engine is not asked."""
     if kind == "500":
-        answer(client, b"500 Internal Server Error", b'{"message":"the injected failure"}\n')
+        answer(client, b"500 Internal Server Error", b'{"code":"internal","message":"the injected failure"}\n')
     elif kind == "429":
         answer(client, b"429 Too Many Requests", b'{"code":"resource_exhausted","message":"the injected refusal"}')
     elif kind == "503":
