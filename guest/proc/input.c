@@ -1,10 +1,14 @@
 /* input: a command's stdin, by offset, through a pipe or a terminal. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/str.h"
 #include "proc/proc.h"
 
 #define PTY_EOF 4 /* ^D */
@@ -113,21 +117,41 @@ static void on_pump(struct loop *l, void *arg)
     proc_unref(p);
 }
 
-/* With the lock. *ret_at: the offset of the write, whose `offset` may be -1: the end. */
-static int check_write(const struct proc *p, int64_t offset, size_t len, uint64_t *ret_at,
-                       struct err *e)
+/* With the lock: are there bytes to take, and may they be? */
+static int check_open(const struct proc *p, bool is_new, struct err *e)
 {
-    uint64_t end = p->info.stdin_accepted;
-    uint64_t at = offset < 0 ? end : (uint64_t)offset;
-
-    if (at > end)
-        return err_field(e, ERR_RANGE, "offset", "offset %" PRIu64 " is past the end, %" PRIu64, at,
-                         end);
-    if (at + len > end && p->stdin_broken)
+    if (is_new && p->stdin_broken)
         return err_field(e, ERR_PRECONDITION, "id", "'%s' has closed its stdin", p->id);
-    if (at + len > end && (!p->info.is_stdin_open || p->stdin_close_asked))
+    if (is_new && (!p->info.is_stdin_open || p->stdin_close_asked))
         return err_field(e, ERR_PRECONDITION, "id", "the stdin of '%s' is closed", p->id);
-    *ret_at = at;
+    return 0;
+}
+
+/* ---- the writers, with the lock ---- */
+
+/* Its offset starts at 0 if nothing is known of it. The one that it takes the place of is the one that wrote first. */
+static int find_writer(struct proc *p, const char *name, struct proc_writer **ret, struct err *e)
+{
+    struct proc_writer w = {0}, *grown;
+    size_t i = 0;
+
+    (void)snprintf(w.name, sizeof(w.name), "%s", name);
+    while (i < p->n_writers && !str_eq(p->writers[i].name, w.name))
+        i++;
+    if (i < p->n_writers) {
+        w = p->writers[i];
+    } else if (p->n_writers < PROC_WRITERS) {
+        grown = realloc(p->writers, (p->n_writers + 1) * sizeof(*grown));
+        if (!grown)
+            return err_oom(e);
+        p->writers = grown;
+        p->n_writers++;
+    } else {
+        i = 0;
+    }
+    memmove(&p->writers[i], &p->writers[i + 1], (p->n_writers - 1 - i) * sizeof(w));
+    p->writers[p->n_writers - 1] = w;
+    *ret = &p->writers[p->n_writers - 1];
     return 0;
 }
 
@@ -155,42 +179,66 @@ int input_queue_first(struct proc *p, const char *data, size_t len, struct err *
     return queue_stdin(p, data, len, false, e);
 }
 
-int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uint64_t *ret_end,
-               struct err *e)
+/* With the lock. The state of the writer, or of all writers together, changes only if the data is queued. */
+static int write_at(struct proc *p, struct proc_writer *w, int64_t offset, const char *data,
+                    size_t len, struct proc_written *ret, struct err *e)
 {
-    uint64_t at = 0, old;
+    uint64_t at = offset < 0 ? w->accepted : (uint64_t)offset;
+    uint64_t n = at + len > w->accepted ? at + len - w->accepted : 0;
+    int r;
+
+    if (at > w->accepted)
+        return err_field(e, ERR_RANGE, "offset", "offset %" PRIu64 " is past the end, %" PRIu64, at,
+                         w->accepted);
+    r = check_open(p, n > 0, e);
+    if (r == 0 && n)
+        r = queue_stdin(p, data + (len - n), (size_t)n, false, e);
+    if (r < 0)
+        return r;
+    w->accepted += n;
+    if (n)
+        w->end = p->info.stdin_accepted;
+    *ret = (struct proc_written){.offset = at + len, .end = w->end};
+    return 0;
+}
+
+int proc_write(struct proc *p, const char *writer, int64_t offset, const void *data, size_t len,
+               struct proc_written *ret, struct err *e)
+{
+    struct proc_writer all, *w = &all;
     int r = 0;
 
     WITH_LOCK (&p->lock) {
-        r = check_write(p, offset, len, &at, e);
-        old = p->info.stdin_accepted;
-        if (r == 0 && at + len > old)
-            r = queue_stdin(p, (const char *)data + (old - at), len - (size_t)(old - at), false, e);
+        all.accepted = all.end = p->info.stdin_accepted;
+        if (writer)
+            r = find_writer(p, writer, &w, e);
+        if (r == 0)
+            r = write_at(p, w, offset, data, len, ret, e);
     }
     if (r < 0)
         return r;
-    *ret_end = at + len;
+    if (!writer)
+        ret->end = ret->offset; /* earlier writes are not waited for */
     proc_post(p, on_pump);
     return 0;
 }
 
-int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint64_t *ret_end,
+int proc_write_between_lines(struct proc *p, const void *data, size_t len, struct proc_written *ret,
                              struct err *e)
 {
-    uint64_t at = 0;
     int r = 0;
 
     WITH_LOCK (&p->lock) {
-        r = check_write(p, -1, len, &at, e);
+        r = check_open(p, true, e);
         if (r == 0 && p->stdin_is_within_line)
             r = err_field(e, ERR_ABORTED, "between_lines", "'%s' is in the middle of a line",
                           p->id);
         if (r == 0)
             r = queue_stdin(p, data, len, true, e);
+        ret->offset = ret->end = p->info.stdin_accepted;
     }
     if (r < 0)
         return r;
-    *ret_end = at;
     proc_post(p, on_pump);
     return 0;
 }
@@ -198,10 +246,10 @@ int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint6
 int proc_close_stdin(struct proc *p, struct err *e)
 {
     static const char end = PTY_EOF;
-    uint64_t ret_end;
+    struct proc_written written;
 
     if (p->spec.has_pty)
-        return proc_write(p, -1, &end, 1, &ret_end, e);
+        return proc_write(p, NULL, -1, &end, 1, &written, e);
     WITH_LOCK (&p->lock)
         p->stdin_close_asked = true;
     proc_post(p, on_pump);

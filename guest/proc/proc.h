@@ -31,6 +31,13 @@ enum kill_phase {
     KILL_DONE,
 };
 
+/* One of several that write to stdin, each by an offset of its own. */
+struct proc_writer {
+    char name[PROC_WRITER_MOST + 1];
+    uint64_t accepted; /* its bytes */
+    uint64_t end;      /* of the last of them, in info.stdin_accepted */
+};
+
 struct proc {
     struct registry *reg;
     char *id;
@@ -67,6 +74,8 @@ struct proc {
     struct spill spill[N_PROC_STREAMS];
     bool is_spilling; /* a pool thread writes, or is about to */
     struct chunk_queue stdin_queue;
+    struct proc_writer *writers; /* the one that wrote last is the last; NULL: none yet */
+    size_t n_writers;
     bool stdin_close_asked;
     bool stdin_is_within_line; /* the last accepted byte is no line feed */
     bool stdin_broken;         /* the command closed its end */

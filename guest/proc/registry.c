@@ -55,6 +55,7 @@ static void proc_free(struct proc *p)
     proc_remove_script(p);
     proc_spec_done(&p->spec);
     proc_summary_done(&p->summary);
+    free(p->writers);
     free(p->id);
     free(p);
 }

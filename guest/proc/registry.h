@@ -231,18 +231,26 @@ int proc_copy_output(struct proc *p, enum proc_stream stream, struct proc_output
                      struct err *e);
 void proc_output_done(struct proc_output *o);
 
+#define PROC_WRITER_MOST 32 /* bytes of a writer's name */
+#define PROC_WRITERS 64     /* of a command; the offset of the one that wrote first is forgotten */
+
+struct proc_written {
+    uint64_t offset; /* after the data */
+    uint64_t end;    /* the command has the data once info.stdin_written is there */
+};
+
 /*
  * Queues data for stdin at the offset (-1: at the end); bytes before what was accepted already are
- * not written twice. *ret_end: the offset after the data. ERR_UNAVAILABLE: the queue is full; retry
- * when woken.
+ * not written twice. With a writer's name the offset counts its bytes alone, so that several may
+ * repeat their writes; NULL: those of all. ERR_UNAVAILABLE: the queue is full; retry when woken.
  */
-int proc_write(struct proc *p, int64_t offset, const void *data, size_t len, uint64_t *ret_end,
-               struct err *e);
+int proc_write(struct proc *p, const char *writer, int64_t offset, const void *data, size_t len,
+               struct proc_written *ret, struct err *e);
 /*
- * Queues whole lines that the offsets of other writers do not count; *ret_end is the present end of
- * those offsets. ERR_ABORTED: the last accepted data does not end a line.
+ * Queues whole lines that the offsets of other writers do not count; the result has the present end
+ * of those offsets. ERR_ABORTED: the last accepted data does not end a line.
  */
-int proc_write_between_lines(struct proc *p, const void *data, size_t len, uint64_t *ret_end,
+int proc_write_between_lines(struct proc *p, const void *data, size_t len, struct proc_written *ret,
                              struct err *e);
 int proc_close_stdin(struct proc *p, struct err *e);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/jsonx.h"
 #include "common/path.h"
@@ -120,6 +121,23 @@ static void keep_flags(const struct cli *c, struct args *a)
             memset((char *)a + o->offset, 0, bytes[o->type]);
 }
 
+/* For the library 0 is the default, which nobody means who writes 0. */
+static int check_zeros(const struct cli *c, const struct args *a, struct bh_error *err)
+{
+    for (const struct cli_option *o = up_options; o->name; o++) {
+        const char *at = (const char *)a + o->offset;
+        bool is_zero = (o->type == CLI_DURATION && *(const int64_t *)at == 0) ||
+                       (o->type == CLI_SIZE && *(const uint64_t *)at == 0) ||
+                       (o->type == CLI_U32 && *(const uint32_t *)at == 0);
+
+        if (is_zero && cli_source_of(c, o->name) != CLI_BUILT_IN)
+            return cli_fail(err, BH_INVALID_ARGUMENT, o->name,
+                            "--%s: must be more than 0; without the option it is the default",
+                            o->name);
+    }
+    return 0;
+}
+
 /* The project is a directory, a repository or nothing: these options exclude each other. */
 static int check_source(const struct args *a, const char *dir, struct bh_error *err)
 {
@@ -148,6 +166,25 @@ static int gather_variables(const struct args *a, char ***env, char ***secrets, 
     if (r == 0)
         r = cli_expand_env(a->secrets, "secret", true, secrets, e);
     return r;
+}
+
+/* The two as one word of a shell's command. Allocated; NULL: no memory. */
+static char *shell_word(const char *prefix, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789%+,-./:=@_";
+    struct buf b;
+
+    buf_init(&b, strlen(prefix) + 4 * strlen(text) + 2);
+    if (!text[strspn(text, plain)]) {
+        (void)buf_addf(&b, NULL, "%s%s", prefix, text);
+        return buf_take(&b);
+    }
+    (void)buf_addf(&b, NULL, "'%s", prefix);
+    for (; *text; text++)
+        (void)(*text == '\'' ? buf_adds(&b, "'\\''", NULL) : buf_add(&b, text, 1, NULL));
+    (void)buf_adds(&b, "'", NULL);
+    return buf_take(&b);
 }
 
 /* Prints a suggested command and its purpose. */
@@ -197,6 +234,7 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     _cleanup_json_ json_t *info = json_loads(i->json, JSON_ALLOW_NUL, NULL);
     const char *id = json_string_value(json_object_get(json_object_get(info, "agent"), "exec_id"));
     const struct provider *p = provider_find(i->provider);
+    _cleanup_free_ char *from = shell_word(":", i->workdir);
 
     (void)printf("\nThe box '%s' is ready.\n\n", i->name);
     print_project(i->workdir, json_object_get(info, "project"));
@@ -223,7 +261,7 @@ static void print_summary(const struct cli *c, const struct bh_box_info *i)
     print_next("look around in it", "bellhop shell %s", i->name);
     print_next("run a command in it", "bellhop exec %s -- %s", i->name,
                is_git_project(json_object_get(info, "project")) ? "git status" : "ls -A");
-    print_next("take its work home", "bellhop sync %s :%s out", i->name, i->workdir);
+    print_next("take its work home", "bellhop sync %s %s out", i->name, from ? from : "");
     print_next("it pauses or stops when unused", "bellhop keep %s --for 2h", i->name);
     print_next("remove it", "bellhop rm %s", i->name);
 }
@@ -253,6 +291,9 @@ static int run_up(struct cli *c, void *args, char **operands, struct bh_error *e
     struct err e = {0};
     int r;
 
+    r = check_zeros(c, a, err);
+    if (r < 0)
+        return r;
     if (a->from)
         keep_flags(c, a);
     r = gather_variables(a, &env, &secrets, &e);

@@ -102,9 +102,10 @@ static void hang_up(struct bh_exec *exec)
 
     for (int i = 0; i < HANG_UPS; i++) {
         int64_t again_ms = clock_mono_ms() + HANG_UP_MS;
-        int r;
+        int r = bh_exec_signal(exec, "SIGHUP", true, NULL);
 
-        (void)bh_exec_signal(exec, "SIGHUP", true, NULL);
+        if (r == -BH_DEADLINE_EXCEEDED) /* a silent agent has cost a whole timeout of this thread */
+            return;
         r = bh_exec_wait(exec, HANG_UP_MS, &result, NULL);
         if (r == 0 || r == -BH_NOT_FOUND || r == -BH_CANCELED)
             return;

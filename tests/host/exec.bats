@@ -291,6 +291,29 @@ sum_input()
     done
 }
 
+@test "two that write to one command at the same time lose nothing" {
+    local n fd_a fd_b pids
+
+    bellhop exec -d -i --id both one -- cat
+    mkfifo "$BOX_TMP/a" "$BOX_TMP/b"
+    bellhop attach -i one both <"$BOX_TMP/a" >"$BOX_TMP/out" 3>&- &
+    pids=$!
+    bellhop attach -i one both <"$BOX_TMP/b" >/dev/null 3>&- &
+    pids+=" $!"
+    exec {fd_a}>"$BOX_TMP/a" {fd_b}>"$BOX_TMP/b"
+    for n in 1 2 3; do
+        echo "one $n" >&"$fd_a"
+        wait_for 20 grep -q "one $n" "$BOX_TMP/out"
+        echo "two $n" >&"$fd_b"
+        wait_for 20 grep -q "two $n" "$BOX_TMP/out"
+    done
+    exec {fd_a}>&- {fd_b}>&-
+    for n in $pids; do
+        wait "$n"
+    done
+    [ "$(wc -l <"$BOX_TMP/out")" -eq 6 ] || fail "$(cat "$BOX_TMP/out")"
+}
+
 # interrupt_twice [EXEC_OPTION...]: the second signal ends the caller of a command that ignores both.
 interrupt_twice()
 {

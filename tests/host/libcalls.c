@@ -221,6 +221,29 @@ static void reads(struct bh_box *box)
     bh_exec_free(exec);
 }
 
+/* A write that fails half-way is repeated as a whole. */
+static void writes(struct bh_box *box)
+{
+    static char data[300 * 1024];
+    struct bh_run_options o = {.size = sizeof(o),
+                               .shell = "until [ -d go ]; do sleep 0.05; done; wc -c",
+                               .stdin_open = true};
+    struct bh_exec *exec = NULL;
+    char count[16] = "";
+    size_t len = 0;
+
+    CHECK(bh_exec_start(box, &o, &exec, &e) == 0);
+    CHECK(bh_exec_write(exec, data, sizeof(data), 500, &e) == -BH_DEADLINE_EXCEEDED);
+    CHECK(bh_exec_write(exec, data, sizeof(data), 500, &e) == -BH_DEADLINE_EXCEEDED);
+    CHECK(bh_file_mkdir(box, "go", NULL, &e) == 0);
+    CHECK(bh_exec_write(exec, data, sizeof(data), 0, &e) == 0);
+    CHECK(bh_exec_close_stdin(exec, &e) == 0);
+    CHECK(bh_exec_wait(exec, 0, NULL, &e) == 0);
+    CHECK(bh_exec_read(exec, 1, count, sizeof(count) - 1, &len, NULL, &e) == 0);
+    CHECK(strtoul(count, NULL, 10) == sizeof(data));
+    bh_exec_free(exec);
+}
+
 static int count_match(void *arg, const struct bh_match *match)
 {
     struct seen *s = arg;
@@ -305,6 +328,7 @@ int main(int argc, char **argv)
     metrics(box);
     directories(box);
     reads(box);
+    writes(box);
     searches(box);
     leases(ctx, argv[3], box);
     bh_box_free(box);

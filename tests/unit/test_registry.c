@@ -184,7 +184,7 @@ TEST(first_stdin_is_whole_and_first_though_another_client_writes_at_once)
         struct proc_info info;
         struct err e = {0};
         struct proc *p = NULL;
-        uint64_t end;
+        struct proc_written end;
         bool is_new;
         char *got;
 
@@ -192,9 +192,9 @@ TEST(first_stdin_is_whole_and_first_though_another_client_writes_at_once)
         s.stdin_len = 6;
         s.stdin_open = true;
         T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
-        while (proc_write(p, -1, "second\n", 7, &end, &e) < 0 && clock_mono_ms() < deadline)
+        while (proc_write(p, NULL, -1, "second\n", 7, &end, &e) < 0 && clock_mono_ms() < deadline)
             ;
-        T_INT(end, 13);
+        T_INT(end.offset, 13);
         T_INT(proc_close_stdin(p, &e), 0);
         settle(p, &info);
         got = output(p, PROC_STDOUT);
@@ -380,7 +380,7 @@ TEST(signal_to_a_tree_that_can_not_be_read_fails)
         struct proc_info info;
         struct err e = {0};
         struct proc *p = NULL;
-        uint64_t end;
+        struct proc_written end;
         bool is_new;
         int r;
 
@@ -397,7 +397,7 @@ TEST(signal_to_a_tree_that_can_not_be_read_fails)
         T_OK(r < 0);
         T_INT(e.sys, EMFILE);
         T_OK(strstr(e.message, "no process of"));
-        T_INT(proc_write(p, -1, "x", 1, &end, &e), 0); /* it runs on */
+        T_INT(proc_write(p, NULL, -1, "x", 1, &end, &e), 0); /* it runs on */
         T_INT(proc_signal(p, signals[i], true, &e), 0);
         settle(p, &info);
         T_INT(info.signal, signals[i]);
@@ -769,7 +769,7 @@ TEST(writes_are_idempotent_by_offset)
     struct proc_spec s = SPEC("cat");
     struct err e = {0};
     struct proc_info i;
-    uint64_t end;
+    struct proc_written end;
     struct box b = {0};
     struct proc *p;
     bool is_new;
@@ -781,17 +781,67 @@ TEST(writes_are_idempotent_by_offset)
     do
         proc_get_info(p, &i);
     while (i.state == PROC_STARTING);
-    T_INT(proc_write(p, 0, "hello", 5, &end, &e), 0);
-    T_INT(proc_write(p, 0, "hello", 5, &end, &e), 0);
-    T_INT(proc_write(p, 3, "lo world", 8, &end, &e), 0);
-    T_INT(end, 11);
-    T_INT(proc_write(p, 20, "x", 1, &end, &e), -ERR_RANGE);
+    T_INT(proc_write(p, NULL, 0, "hello", 5, &end, &e), 0);
+    T_INT(proc_write(p, NULL, 0, "hello", 5, &end, &e), 0);
+    T_INT(proc_write(p, NULL, 3, "lo world", 8, &end, &e), 0);
+    T_INT(end.offset, 11);
+    T_INT(proc_write(p, NULL, 20, "x", 1, &end, &e), -ERR_RANGE);
     T_INT(proc_close_stdin(p, &e), 0);
     settle(p, &i);
     out = output(p, PROC_STDOUT);
     T_STR(out, "hello world");
     free(out);
-    T_INT(proc_write(p, -1, "x", 1, &end, &e), -ERR_PRECONDITION);
+    T_INT(proc_write(p, NULL, -1, "x", 1, &end, &e), -ERR_PRECONDITION);
+    proc_unref(p);
+    box_down(&b);
+}
+
+TEST(each_writer_repeats_its_own_writes)
+{
+    struct proc_spec s = SPEC("cat");
+    struct err e = {0};
+    struct proc_info i;
+    struct proc_written at;
+    struct box b = {0};
+    struct proc *p;
+    bool is_new;
+    char *out, name[16];
+
+    s.stdin_open = true;
+    box_up(&b);
+    T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
+    do
+        proc_get_info(p, &i);
+    while (i.state == PROC_STARTING);
+    T_INT(proc_write(p, "one", 0, "1a ", 3, &at, &e), 0);
+    T_INT(proc_write(p, "two", 0, "2a ", 3, &at, &e), 0);
+    T_INT(at.offset, 3);
+    T_INT(at.end, 6);
+    T_INT(proc_write(p, "one", 3, "1b ", 3, &at, &e), 0);
+    T_INT(proc_write(p, "one", 0, "1a 1b 1c ", 9, &at, &e), 0);
+    T_INT(at.offset, 9);
+    T_INT(proc_write(p, "two", 0, "2a ", 3, &at, &e), 0);
+    T_INT(at.offset, 3);
+    T_INT(proc_write(p, "two", 4, "x", 1, &at, &e), -ERR_RANGE);
+    T_INT(proc_write(p, NULL, -1, "all ", 4, &at, &e), 0);
+    T_INT(at.offset, 16);
+    T_INT(proc_write(p, "one", -1, "1d\n", 3, &at, &e), 0);
+    T_INT(at.offset, 12);
+    /* One that writes is not forgotten, however many others come. */
+    for (int n = 0; n < PROC_WRITERS; n++) {
+        (void)snprintf(name, sizeof(name), "other-%d", n);
+        T_INT(proc_write(p, name, 0, "", 0, &at, &e), 0);
+        T_INT(proc_write(p, "one", 12, "", 0, &at, &e), 0);
+    }
+    T_INT(proc_write(p, "two", 3, "", 0, &at, &e), -ERR_RANGE);
+    T_INT(proc_close_stdin(p, &e), 0);
+    settle(p, &i);
+    out = output(p, PROC_STDOUT);
+    T_STR(out, "1a 2a 1b 1c all 1d\n");
+    free(out);
+    T_INT(proc_write(p, "one", 9, "1d\n", 3, &at, &e),
+          0); /* repeated after the end: as it was answered */
+    T_INT(proc_write(p, "one", 12, "x", 1, &at, &e), -ERR_PRECONDITION);
     proc_unref(p);
     box_down(&b);
 }

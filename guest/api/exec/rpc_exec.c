@@ -25,6 +25,7 @@ struct exec_params {
     /* of Attach: */
     uint64_t at[N_PROC_STREAMS];
     /* of Write: */
+    const char *writer;
     int64_t offset;
     struct jx_bytes data;
 };
@@ -222,10 +223,11 @@ struct exec_source {
     enum proc_stream next;
     /* of a write: */
     struct jx_bytes data;
+    char writer[PROC_WRITER_MOST + 1]; /* or empty */
     int64_t offset;
     bool between_lines;
     bool is_queued;
-    uint64_t end;
+    struct proc_written written;
 };
 
 static int source_new(const struct source_ops *ops, struct proc *take, struct exec_source **ret,
@@ -556,6 +558,7 @@ static int jx_offset(json_t *v, void *out, struct err *e)
 
 static const struct jx_field write_fields[] = {
     ID_FIELD,
+    FIELD("writer", writer, jx_str, JX_NULLABLE),
     FIELD("offset", offset, jx_offset, JX_NULLABLE),
     FIELD("data", data, jx_bytes, JX_REQUIRED),
     FIELD("timeout_ms", timeout_ms, jx_u64, JX_NULLABLE),
@@ -564,10 +567,15 @@ static const struct jx_field write_fields[] = {
 };
 
 /* between_lines adds whole lines that no offset counts, while no other line is incomplete. */
-static int check_between_lines(const struct exec_params *w, struct err *e)
+static int check_write(const struct exec_params *w, struct err *e)
 {
+    if (w->writer && (!*w->writer || strlen(w->writer) > PROC_WRITER_MOST))
+        return err_field(e, ERR_INVALID, "writer", "writer must have 1 to %d bytes",
+                         PROC_WRITER_MOST);
     if (!w->between_lines)
         return 0;
+    if (w->writer)
+        return err_field(e, ERR_INVALID, "writer", "writer and between_lines exclude each other");
     if (w->offset >= 0)
         return err_field(e, ERR_INVALID, "offset", "offset and between_lines exclude each other");
     if (!w->data.len || w->data.data[w->data.len - 1] != '\n')
@@ -584,9 +592,10 @@ static int write_queue(struct exec_source *es, struct err *e)
     if (es->is_queued)
         return 0;
     if (es->between_lines)
-        r = proc_write_between_lines(es->proc, es->data.data, es->data.len, &es->end, &why);
+        r = proc_write_between_lines(es->proc, es->data.data, es->data.len, &es->written, &why);
     else
-        r = proc_write(es->proc, es->offset, es->data.data, es->data.len, &es->end, &why);
+        r = proc_write(es->proc, *es->writer ? es->writer : NULL, es->offset, es->data.data,
+                       es->data.len, &es->written, &why);
     if (r == -ERR_UNAVAILABLE)
         return check_deadline(es, "does not read its stdin", e);
     if (r < 0) {
@@ -612,11 +621,11 @@ static int write_next(struct source *source, json_t **ret_msg, struct err *e)
     if (r < 0 || !es->is_queued)
         return r;
     proc_get_info(es->proc, &info);
-    if (info.stdin_written >= es->end) {
+    if (info.stdin_written >= es->written.end) {
         es->is_over = true;
-        return source_message_take(
-            json_pack("{s:s, s:I}", "id", proc_id(es->proc), "offset", (json_int_t)es->end),
-            ret_msg, e);
+        return source_message_take(json_pack("{s:s, s:I}", "id", proc_id(es->proc), "offset",
+                                             (json_int_t)es->written.offset),
+                                   ret_msg, e);
     }
     if (!info.is_stdin_open)
         return err_field(e, ERR_PRECONDITION, "id", "'%s' closed its stdin after %" PRIu64 " bytes",
@@ -634,7 +643,7 @@ int rpc_exec_write(const struct rpc_call *call, struct source **ret, struct err 
     int r = jx_decode(call->params, write_fields, &p, e);
 
     if (r == 0)
-        r = check_between_lines(&p, e);
+        r = check_write(&p, e);
     if (r == 0)
         r = registry_get(call->agent->registry, p.id, &proc, e);
     if (r == 0)
@@ -644,6 +653,7 @@ int rpc_exec_write(const struct rpc_call *call, struct source **ret, struct err 
         return r;
     }
     es->data = p.data;
+    (void)snprintf(es->writer, sizeof(es->writer), "%s", p.writer ? p.writer : "");
     es->offset = p.offset;
     es->between_lines = p.between_lines;
     es->deadline_ms = deadline_in(p.timeout_ms);

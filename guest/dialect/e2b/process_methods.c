@@ -303,7 +303,7 @@ struct writing {
     struct proc_sub sub;
     bool is_subscribed;
     bool is_queued;
-    uint64_t end;
+    struct proc_written written;
 };
 
 static void writing_done(struct writing *w)
@@ -343,7 +343,7 @@ static int writing_step(struct writing *w, const struct input *in, struct err *e
     if (info.state == PROC_STARTING)
         return 0;
     if (!w->is_queued) {
-        r = proc_write(w->proc, -1, in->data.data, in->data.len, &w->end, NULL);
+        r = proc_write(w->proc, NULL, -1, in->data.data, in->data.len, &w->written, NULL);
         if (r == -ERR_UNAVAILABLE)
             return 0;
         if (r < 0)
@@ -351,7 +351,7 @@ static int writing_step(struct writing *w, const struct input *in, struct err *e
         w->is_queued = true;
         proc_get_info(w->proc, &info);
     }
-    if (info.stdin_written >= w->end) {
+    if (info.stdin_written >= w->written.end) {
         w->is_queued = false;
         return 1;
     }

@@ -59,6 +59,8 @@ int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct er
     x->input_failed_fd = x->stop_fd = -1;
     r = make_id(id, x->id, e);
     if (r == 0)
+        r = io_random_hex(8, x->writer, e);
+    if (r == 0)
         r = open_stop_fd(x, e);
     if (r == 0)
         r = agent_ops(box)->wake(box, e);
@@ -112,7 +114,6 @@ int bh_exec_start(struct bh_box *box, const struct bh_run_options *opts, struct 
         return ctx_fail(err, r, &e);
     }
     x->is_pty = o.pty;
-    x->knows_written = !o.id; /* the command of an existing id may have been written to */
     *ret_exec = x;
     return 0;
 }

@@ -40,8 +40,8 @@ struct bh_exec {
     bool is_pty;
     bool is_input_lost; /* the last follow failed because the rest of the input was not accepted */
     uint64_t offset[3]; /* by stream: 1, 2 */
-    uint64_t written;   /* bytes of input that the agent has accepted */
-    bool knows_written;
+    char writer[17];    /* the agent counts the input of each writer by itself */
+    uint64_t written;   /* its bytes that the agent has accepted */
 };
 
 /* Wakes the box and makes a handle with its clients. id NULL: random. */
@@ -57,7 +57,10 @@ int exec_request_new(struct bh_box *box, const char *id, const struct bh_run_opt
 void exec_read_result(json_t *reply, struct bh_run_result *ret);
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret);
 
-/* exec_follow.c: writes to the command's input by offset, so that every request can be repeated. */
+/*
+ * exec_follow.c: writes to the command's input by offset, so that every request can be repeated; after an error the
+ * caller may repeat the whole.
+ */
 int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                int64_t deadline_mono_ms, int cancel_fd, struct err *e);
 int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,

@@ -48,15 +48,13 @@ static int write_piece(struct bh_exec *exec, struct client *c, const char *data,
                        int64_t deadline_mono_ms, int cancel_fd, struct err *e)
 {
     _cleanup_json_ json_t *params =
-        json_pack("{s:s, s:o}", "id", exec->id, "data", jx_new_bytes(data, len));
-    _cleanup_json_ json_t *reply = NULL;
+        json_pack("{s:s, s:s, s:I, s:o}", "id", exec->id, "writer", exec->writer, "offset",
+                  (json_int_t)exec->written, "data", jx_new_bytes(data, len));
     unsigned n_failures = 0;
     int r;
 
     if (!params)
         return err_oom(e);
-    if (exec->knows_written)
-        (void)json_object_set_new(params, "offset", json_integer((json_int_t)exec->written));
     if (deadline_mono_ms > 0) {
         int left = clock_until_ms(deadline_mono_ms);
 
@@ -64,20 +62,18 @@ static int write_piece(struct bh_exec *exec, struct client *c, const char *data,
     }
     do
         r = client_call(c, RPC_exec_write, params,
-                        deadline_mono_ms > 0 ? deadline_mono_ms + EXEC_GRACE_MS : 0, &reply, e);
+                        deadline_mono_ms > 0 ? deadline_mono_ms + EXEC_GRACE_MS : 0, NULL, e);
     while (r < 0 && wait_to_repeat(&r, &n_failures, deadline_mono_ms, cancel_fd, e));
-    if (r < 0)
-        return r;
-    exec->written = (uint64_t)json_integer_value(json_object_get(reply, "offset"));
-    exec->knows_written = true;
-    return 0;
+    if (r == 0)
+        exec->written += len;
+    return r;
 }
 
-/* If another client may have written, the offset is unknown: the answer to a Write of nothing tells it. */
 int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
                int64_t deadline_mono_ms, int cancel_fd, struct err *e)
 {
-    int r = exec->knows_written ? 0 : write_piece(exec, c, "", 0, deadline_mono_ms, cancel_fd, e);
+    uint64_t begin = exec->written;
+    int r = 0;
 
     for (size_t done = 0; r == 0 && done < len;) {
         size_t n = len - done < EXEC_PIECE_BYTES ? len - done : EXEC_PIECE_BYTES;
@@ -85,6 +81,8 @@ int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t 
         r = write_piece(exec, c, data + done, n, deadline_mono_ms, cancel_fd, e);
         done += n;
     }
+    if (r < 0)
+        exec->written = begin;
     return r;
 }
 
@@ -374,7 +372,8 @@ static int after_failure(struct follow *f, int r, struct err *e)
     }
     if (r == -ERR_DATA_LOSS && f->exec->is_started && e->field[0] && skip_forgotten(f, e) == 0)
         return 0;
-    if (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS && r != -ERR_NOT_FOUND)
+    if (r != -ERR_UNAVAILABLE && r != -ERR_DATA_LOSS && r != -ERR_NOT_FOUND &&
+        !(r == -ERR_EXHAUSTED && f->exec->is_started)) /* a busy agent: the command runs on */
         return r;
     gone = agent_ops(f->exec->box)->check_gone(f->exec->box, f->exec->mark, e);
     if (gone < 0)

@@ -143,7 +143,8 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
         r = agent_ops(box)->extend_lease(box, o->timeout_ms, e);
     if (r == 0) {
         exec->is_pty = o->pty;
-        exec->knows_written = true; /* a repeated run writes the same input from its start */
+        if (o->id) /* a repeated run writes the same input from its start */
+            (void)snprintf(exec->writer, sizeof(exec->writer), "run");
         r = o->detach ? exec_start_own(exec, o->id != NULL, e) : run_and_follow(&run, exec, ret, e);
     }
     if (r == 0) {

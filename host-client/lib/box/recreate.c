@@ -153,7 +153,8 @@ static void remove_old(struct bh_box *box)
     if (r == 0)
         r = dirtree_remove(box->dir, &e);
     if (r < 0)
-        ctx_progress(box->ctx, "warning", 0, 0, false, "parts of the old box '%s' are left: %.300s",
+        ctx_progress(box->ctx, "warning", 0, 0, false,
+                     "parts of the old box '%s' are left (%.300s): 'bellhop gc' removes them",
                      box->row.id, e.message);
 }
 
