@@ -60,6 +60,9 @@ int monitor_stop_box(struct monitor *m, const char *by, const char *cause, int g
 
     m->is_over = true;
     m->supervisor = supervisor_free(m->supervisor); /* it would restart the coding agent */
+    /* A connection that ends after the container does makes the kernel look for its address, and the next start waits
+     * for that: a second. */
+    m->box->client = client_free(m->box->client);
     r = box_provider_stop(m->box, grace_ms, e);
     write_exit_record(m, by, cause);
     return r;

@@ -241,6 +241,18 @@ case_token()
 
 address_of() { api GET "/containers/$(container_of "$1")/json" | jq -r .NetworkSettings.IPAddress; }
 
+# The kernel would look for the address of the container, and the next start wait for that.
+@test "a stop leaves no connection to the container's address" {
+    local address
+
+    up one
+    address=$(address_of one)
+    bellhop exec one -- true
+    bellhop stop one
+    run -0 ss -Htn state connected exclude time-wait dst "$address"
+    [ -z "$output" ] || fail "$output"
+}
+
 @test "a container that is disconnected from its network is reached through the engine, and the next one with its address gets no token" {
     local address body id
 
