@@ -47,7 +47,7 @@ find guest host-client -name '*.[ch]' -not -path 'guest/deps/*' | sort | xargs a
 
         # FILES that may include a library, as a pattern.
         seen["microhttpd"] = "^guest/http/"
-        seen["curl"] = "^host-client/lib/util/transport_internal\\.h$"
+        seen["curl"] = "^host-client/lib/util/transport\\.c$"
         seen["jansson"] = "^guest/(api|dialect)/|^guest/common/jsonx\\.|^host-client/"
     }
 

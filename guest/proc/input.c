@@ -127,34 +127,6 @@ static int check_open(const struct proc *p, bool is_new, struct err *e)
     return 0;
 }
 
-/* ---- the writers, with the lock ---- */
-
-/* Its offset starts at 0 if nothing is known of it. The one that it takes the place of is the one that wrote first. */
-static int find_writer(struct proc *p, const char *name, struct proc_writer **ret, struct err *e)
-{
-    struct proc_writer w = {0}, *grown;
-    size_t i = 0;
-
-    (void)snprintf(w.name, sizeof(w.name), "%s", name);
-    while (i < p->n_writers && !str_eq(p->writers[i].name, w.name))
-        i++;
-    if (i < p->n_writers) {
-        w = p->writers[i];
-    } else if (p->n_writers < PROC_WRITERS) {
-        grown = realloc(p->writers, (p->n_writers + 1) * sizeof(*grown));
-        if (!grown)
-            return err_oom(e);
-        p->writers = grown;
-        p->n_writers++;
-    } else {
-        i = 0;
-    }
-    memmove(&p->writers[i], &p->writers[i + 1], (p->n_writers - 1 - i) * sizeof(w));
-    p->writers[p->n_writers - 1] = w;
-    *ret = &p->writers[p->n_writers - 1];
-    return 0;
-}
-
 /* With the lock. */
 static int queue_stdin(struct proc *p, const char *data, size_t len, bool is_uncounted,
                        struct err *e)
@@ -179,7 +151,52 @@ int input_queue_first(struct proc *p, const char *data, size_t len, struct err *
     return queue_stdin(p, data, len, false, e);
 }
 
-/* With the lock. The state of the writer, or of all writers together, changes only if the data is queued. */
+/* ---- the writers, with the lock; the one that wrote last is the last ---- */
+
+/* n_writers: it has not written. */
+static size_t find_writer(const struct proc *p, const char *name)
+{
+    size_t i = 0;
+
+    while (i < p->n_writers && !str_eq(p->writers[i].name, name))
+        i++;
+    return i;
+}
+
+/*
+ * The place for a new writer: of the one that wrote first and whose bytes the command has. A client that still waits
+ * for its answer may repeat the request.
+ */
+static int place_for_writer(struct proc *p, size_t *ret, struct err *e)
+{
+    struct proc_writer *grown;
+    size_t i = 0;
+
+    if (p->n_writers < PROC_WRITERS) {
+        grown = realloc(p->writers, (p->n_writers + 1) * sizeof(*grown));
+        if (!grown)
+            return err_oom(e);
+        p->writers = grown;
+        *ret = p->n_writers;
+        return 0;
+    }
+    while (i < p->n_writers && p->writers[i].end > p->info.stdin_written)
+        i++;
+    if (i == p->n_writers)
+        return err_set(e, ERR_EXHAUSTED, "%d writers wait for '%s' to read", PROC_WRITERS, p->id);
+    *ret = i;
+    return 0;
+}
+
+static void keep_writer(struct proc *p, size_t i, const struct proc_writer *w)
+{
+    if (i == p->n_writers)
+        p->n_writers++;
+    memmove(&p->writers[i], &p->writers[i + 1], (p->n_writers - 1 - i) * sizeof(*w));
+    p->writers[p->n_writers - 1] = *w;
+}
+
+/* Changes the writer, or what all writers have written together, only if the data is queued. */
 static int write_at(struct proc *p, struct proc_writer *w, int64_t offset, const char *data,
                     size_t len, struct proc_written *ret, struct err *e)
 {
@@ -202,23 +219,42 @@ static int write_at(struct proc *p, struct proc_writer *w, int64_t offset, const
     return 0;
 }
 
+static int write_as(struct proc *p, const char *writer, int64_t offset, const char *data,
+                    size_t len, struct proc_written *ret, struct err *e)
+{
+    size_t i = find_writer(p, writer);
+    struct proc_writer w = {0};
+    uint64_t before;
+    int r = 0;
+
+    if (i < p->n_writers)
+        w = p->writers[i];
+    else if (len)
+        r = place_for_writer(p, &i, e);
+    (void)snprintf(w.name, sizeof(w.name), "%s", writer);
+    before = w.accepted;
+    if (r == 0)
+        r = write_at(p, &w, offset, data, len, ret, e);
+    if (r == 0 && w.accepted > before)
+        keep_writer(p, i, &w);
+    return r;
+}
+
 int proc_write(struct proc *p, const char *writer, int64_t offset, const void *data, size_t len,
                struct proc_written *ret, struct err *e)
 {
-    struct proc_writer all, *w = &all;
+    struct proc_writer all = {0};
     int r = 0;
 
     WITH_LOCK (&p->lock) {
-        all.accepted = all.end = p->info.stdin_accepted;
-        if (writer)
-            r = find_writer(p, writer, &w, e);
-        if (r == 0)
-            r = write_at(p, w, offset, data, len, ret, e);
+        all.accepted = p->info.stdin_accepted;
+        r = writer ? write_as(p, writer, offset, data, len, ret, e)
+                   : write_at(p, &all, offset, data, len, ret, e);
     }
     if (r < 0)
         return r;
     if (!writer)
-        ret->end = ret->offset; /* earlier writes are not waited for */
+        ret->end = ret->offset;
     proc_post(p, on_pump);
     return 0;
 }

@@ -385,9 +385,10 @@ os.read(fd, 4096)' "$1"
     text=$(jq -r .token "$BOX_TMP/made")
     # It is known at once, and its text is told once.
     knows "$text"
-    call "$admin" GET /v1/tokens >"$BOX_TMP/list"
+    # The time of a token's last use is stored a moment later.
+    is_list_of_command() { call "$admin" GET /v1/tokens >"$BOX_TMP/list" && diff <(jq -S . "$BOX_TMP/list") <(bellhop token ls --json | jq -S .); }
+    wait_for 10 is_list_of_command
     jq -e '[.tokens[].name] == ["", "", "bobs"] and all(.tokens[]; has("token") | not)' "$BOX_TMP/list"
-    diff <(jq -S . "$BOX_TMP/list") <(bellhop token ls --json | jq -S .)
     run ! grep -rqF "${text#bh_}" "$BELLHOP_STATE_DIR"
     # Everybody is told the rights that its own token gives.
     call "$ann" GET /v1/access | jq -e --slurpfile list "$BOX_TMP/list" \

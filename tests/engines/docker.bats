@@ -383,6 +383,16 @@ case_fork_image()
     each_engine case_fork_image
 }
 
+@test "a fork is made on the engine of its box, whatever DOCKER_HOST says" {
+    up one
+    use_engine podman
+    bellhop fork one two >"$BOX_TMP/fork" 2>&1 || fail "$(cat "$BOX_TMP/fork")"
+    [ "$(bellhop exec two -- cat /proc/sys/kernel/hostname)" != "" ]
+    use_engine docker
+    api GET "/containers/$(container_of two)/json" -o /dev/null
+    bellhop rm one two
+}
+
 # It inherits the labels of the box that the snapshot is of.
 case_inherited()
 {

@@ -200,3 +200,18 @@ their_boxes_work()
     [ "$(bellhop exec mine -- echo alive)" = alive ]
     rm -r "$copy"
 }
+
+@test "gc asks no engine and no cluster that never had a box of the store" {
+    make_boxes "$BELLHOP_STATE_DIR" one cheap
+    head -c 32 /dev/zero | tr '\0' a >"$BELLHOP_STATE_DIR/mark" # as a box of another engine leaves it
+    chmod 0600 "$BELLHOP_STATE_DIR/mark"
+    cat >"$BOX_TMP/kubeconfig" <<'END'
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+END
+    KUBECONFIG=$BOX_TMP/kubeconfig DOCKER_HOST=tcp://127.0.0.1:1 bellhop gc
+}

@@ -4,6 +4,8 @@
  * details of errors.
  * Each is checked here; prints "all is well", or the line that is not.
  */
+#define _POSIX_C_SOURCE 200809L /* fileno */
+
 #include <bellhop/bellhop.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,11 +239,49 @@ static void writes(struct bh_box *box)
     CHECK(bh_exec_write(exec, data, sizeof(data), 500, &e) == -BH_DEADLINE_EXCEEDED);
     CHECK(bh_file_mkdir(box, "go", NULL, &e) == 0);
     CHECK(bh_exec_write(exec, data, sizeof(data), 0, &e) == 0);
+    CHECK(bh_exec_write(exec, "more", 4, 0, &e) == 0);
     CHECK(bh_exec_close_stdin(exec, &e) == 0);
     CHECK(bh_exec_wait(exec, 0, NULL, &e) == 0);
     CHECK(bh_exec_read(exec, 1, count, sizeof(count) - 1, &len, NULL, &e) == 0);
+    CHECK(strtoul(count, NULL, 10) == sizeof(data) + 4);
+    bh_exec_free(exec);
+}
+
+static int take_count(void *arg, int stream, const char *data, size_t len)
+{
+    char *count = arg;
+
+    if (stream == 1 && strlen(count) + len < 16)
+        strncat(count, data, len);
+    return 0;
+}
+
+/* Input that a follow has read when its time is over is not lost for the next one. */
+static void follows(struct bh_box *box)
+{
+    static const char data[300 * 1024];
+    struct bh_run_options o = {.size = sizeof(o),
+                               .shell = "until [ -d gone ]; do sleep 0.05; done; wc -c",
+                               .stdin_open = true};
+    struct bh_run_result result = {.size = sizeof(result)};
+    char count[16] = "";
+    FILE *file = tmpfile();
+    struct bh_follow_options f = {.size = sizeof(f), .output = take_count, .arg = count};
+    struct bh_exec *exec = NULL;
+
+    CHECK(file && fwrite(data, 1, sizeof(data), file) == sizeof(data) && fflush(file) == 0);
+    rewind(file);
+    f.stdin_fd = fileno(file);
+    f.timeout_ms = 500;
+    CHECK(bh_exec_start(box, &o, &exec, &e) == 0);
+    CHECK(bh_exec_follow(exec, &f, &result, &e) == -BH_DEADLINE_EXCEEDED);
+    CHECK(bh_exec_follow(exec, &f, &result, &e) == -BH_DEADLINE_EXCEEDED);
+    CHECK(bh_file_mkdir(box, "gone", NULL, &e) == 0);
+    f.timeout_ms = 0;
+    CHECK(bh_exec_follow(exec, &f, &result, &e) == 0);
     CHECK(strtoul(count, NULL, 10) == sizeof(data));
     bh_exec_free(exec);
+    fclose(file);
 }
 
 static int count_match(void *arg, const struct bh_match *match)
@@ -329,6 +369,7 @@ int main(int argc, char **argv)
     directories(box);
     reads(box);
     writes(box);
+    follows(box);
     searches(box);
     leases(ctx, argv[3], box);
     bh_box_free(box);

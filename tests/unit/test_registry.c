@@ -827,21 +827,60 @@ TEST(each_writer_repeats_its_own_writes)
     T_INT(at.offset, 16);
     T_INT(proc_write(p, "one", -1, "1d\n", 3, &at, &e), 0);
     T_INT(at.offset, 12);
-    /* One that writes is not forgotten, however many others come. */
-    for (int n = 0; n < PROC_WRITERS; n++) {
+    /* The one that wrote first is forgotten, and nobody for a write of nothing or one that fails. */
+    T_INT(proc_write(p, "three", 0, "", 0, &at, &e), 0);
+    T_INT(proc_write(p, "three", 9, "x", 1, &at, &e), -ERR_RANGE);
+    do
+        proc_get_info(p, &i);
+    while (i.stdin_written < i.stdin_accepted);
+    for (int n = 0; n < PROC_WRITERS - 1; n++) {
         (void)snprintf(name, sizeof(name), "other-%d", n);
-        T_INT(proc_write(p, name, 0, "", 0, &at, &e), 0);
-        T_INT(proc_write(p, "one", 12, "", 0, &at, &e), 0);
+        T_INT(proc_write(p, name, 0, "\n", 1, &at, &e), 0);
     }
+    T_INT(proc_write(p, "one", 12, "", 0, &at, &e), 0);
     T_INT(proc_write(p, "two", 3, "", 0, &at, &e), -ERR_RANGE);
     T_INT(proc_close_stdin(p, &e), 0);
     settle(p, &i);
     out = output(p, PROC_STDOUT);
-    T_STR(out, "1a 2a 1b 1c all 1d\n");
+    T_INT(strncmp(out, "1a 2a 1b 1c all 1d\n\n", 20), 0);
     free(out);
     T_INT(proc_write(p, "one", 9, "1d\n", 3, &at, &e),
           0); /* repeated after the end: as it was answered */
     T_INT(proc_write(p, "one", 12, "x", 1, &at, &e), -ERR_PRECONDITION);
+    proc_unref(p);
+    box_down(&b);
+}
+
+TEST(no_writer_that_waits_for_its_answer_is_forgotten)
+{
+    struct proc_spec s = SPEC("sleep", "1000");
+    struct err e = {0};
+    struct proc_info i;
+    struct proc_written at;
+    struct box b = {0};
+    struct proc *p;
+    bool is_new;
+    char name[16], *fill = calloc(1, 1 << 20);
+
+    s.stdin_open = true;
+    box_up(&b);
+    T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
+    do
+        proc_get_info(p, &i);
+    while (i.state == PROC_STARTING);
+    T_INT(proc_write(p, "first", 0, fill, 1 << 20, &at, &e), 0); /* more than a pipe holds */
+    for (int n = 1; n < PROC_WRITERS; n++) {
+        (void)snprintf(name, sizeof(name), "other-%d", n);
+        T_INT(proc_write(p, name, 0, "x", 1, &at, &e), 0);
+    }
+    T_INT(proc_write(p, "one more", 0, "x", 1, &at, &e), -ERR_EXHAUSTED);
+    T_INT(proc_write(p, "first", 0, fill, 1 << 20, &at, &e), 0);
+    T_INT(at.offset, 1 << 20);
+    proc_get_info(p, &i);
+    T_INT(i.stdin_accepted, (1 << 20) + PROC_WRITERS - 1);
+    T_INT(proc_signal(p, SIGKILL, false, &e), 0);
+    settle(p, &i);
+    free(fill);
     proc_unref(p);
     box_down(&b);
 }

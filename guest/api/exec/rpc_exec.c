@@ -566,11 +566,19 @@ static const struct jx_field write_fields[] = {
     {0},
 };
 
+static bool is_writer_name(const char *s)
+{
+    size_t n = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-");
+
+    return n > 0 && n <= PROC_WRITER_MOST && !s[n];
+}
+
 /* between_lines adds whole lines that no offset counts, while no other line is incomplete. */
 static int check_write(const struct exec_params *w, struct err *e)
 {
-    if (w->writer && (!*w->writer || strlen(w->writer) > PROC_WRITER_MOST))
-        return err_field(e, ERR_INVALID, "writer", "writer must have 1 to %d bytes",
+    if (w->writer && !is_writer_name(w->writer))
+        return err_field(e, ERR_INVALID, "writer",
+                         "writer is not 1 to %d of A-Z, a-z, 0-9, '_', '.' and '-'",
                          PROC_WRITER_MOST);
     if (!w->between_lines)
         return 0;

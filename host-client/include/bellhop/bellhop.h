@@ -650,8 +650,9 @@ int bh_exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
  * keeps. */
 int bh_exec_read(struct bh_exec *exec, int stream, void *buf, size_t bytes, size_t *ret_len,
                  bool *ret_eof, struct bh_error *err);
-/* Writes all of data; returns once the command has taken it. timeout_ms 0: none. If repeated after
- * an error, bytes that the command has are not written twice. */
+/* Writes all of data; returns once the command has taken it. timeout_ms 0: none. After an error
+ * the same data may be written again: bytes that the command has are not written twice. Other data
+ * comes after what has arrived. Each handle, and the input of a follow, writes by itself. */
 int bh_exec_write(struct bh_exec *exec, const void *data, size_t len, int64_t timeout_ms,
                   struct bh_error *err);
 int bh_exec_close_stdin(struct bh_exec *exec, struct bh_error *err);

@@ -59,7 +59,9 @@ int exec_new(struct bh_box *box, const char *id, struct bh_exec **ret, struct er
     x->input_failed_fd = x->stop_fd = -1;
     r = make_id(id, x->id, e);
     if (r == 0)
-        r = io_random_hex(8, x->writer, e);
+        r = exec_input_new(&x->own, e);
+    if (r == 0)
+        r = exec_input_new(&x->pumped, e);
     if (r == 0)
         r = open_stop_fd(x, e);
     if (r == 0)
@@ -87,6 +89,7 @@ struct bh_exec *bh_exec_free(struct bh_exec *x)
     fd_close(x->stop_fd);
     fd_close(x->input_failed_fd);
     json_decref(x->request);
+    free(x->unsent);
     free(x);
     return NULL;
 }
@@ -219,7 +222,8 @@ int bh_exec_write(struct bh_exec *x, const void *data, size_t len, int64_t timeo
                   struct bh_error *err)
 {
     struct err e = {0};
-    int r = exec_write(x, x->calls, data, len, agent_deadline(timeout_ms), x->cancel_fd, &e);
+    int r =
+        exec_write(x, &x->own, x->calls, data, len, agent_deadline(timeout_ms), x->cancel_fd, &e);
 
     return ctx_fail(err, r, &e);
 }

@@ -25,6 +25,13 @@
 #define EXEC_GRACE_MS 5000           /* for the reply to a wait that has timed out */
 #define EXEC_PIECE_BYTES (64 * 1024) /* of one Read and one Write */
 
+/* One that writes to the command's input: the agent counts the bytes of each by itself. */
+struct exec_input {
+    char writer[17];
+    uint64_t written;     /* accepted */
+    uint64_t failed_hash; /* of the data of the last write, if that failed; else 0 */
+};
+
 struct bh_exec {
     struct bh_box *box;
     int64_t mark; /* of agent_ops: when the command began */
@@ -40,8 +47,10 @@ struct bh_exec {
     bool is_pty;
     bool is_input_lost; /* the last follow failed because the rest of the input was not accepted */
     uint64_t offset[3]; /* by stream: 1, 2 */
-    char writer[17];    /* the agent counts the input of each writer by itself */
-    uint64_t written;   /* its bytes that the agent has accepted */
+    struct exec_input own;    /* of bh_exec_write() */
+    struct exec_input pumped; /* of a follow, used by its thread */
+    char *unsent;             /* input that a follow has read, and that may not have arrived */
+    size_t unsent_len;
 };
 
 /* Wakes the box and makes a handle with its clients. id NULL: random. */
@@ -58,11 +67,12 @@ void exec_read_result(json_t *reply, struct bh_run_result *ret);
 void exec_give_result(const struct bh_run_result *result, struct bh_run_result *ret);
 
 /*
- * exec_follow.c: writes to the command's input by offset, so that every request can be repeated; after an error the
- * caller may repeat the whole.
+ * exec_follow.c: writes to the command's input by offset, so that every request can be repeated. After an error the
+ * same data may be written again: what has arrived is not written twice. Other data comes after what has arrived.
  */
-int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
-               int64_t deadline_mono_ms, int cancel_fd, struct err *e);
+int exec_write(struct bh_exec *exec, struct exec_input *in, struct client *c, const char *data,
+               size_t len, int64_t deadline_mono_ms, int cancel_fd, struct err *e);
+int exec_input_new(struct exec_input *in, struct err *e);
 int exec_follow(struct bh_exec *exec, const struct bh_follow_options *opts,
                 struct bh_run_result *ret, struct err *e);
 /* Starts the command and returns once it runs. */

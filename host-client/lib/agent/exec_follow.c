@@ -12,6 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/jsonx.h"
 #include "common/str.h"
 #include "lib/agent/exec.h"
@@ -44,45 +45,83 @@ static bool wait_to_repeat(int *r, unsigned *n_failures, int64_t deadline_mono_m
     return false;
 }
 
-static int write_piece(struct bh_exec *exec, struct client *c, const char *data, size_t len,
-                       int64_t deadline_mono_ms, int cancel_fd, struct err *e)
+int exec_input_new(struct exec_input *in, struct err *e)
+{
+    *in = (struct exec_input){0};
+    return io_random_hex(8, in->writer, e);
+}
+
+/* FNV-1a of the data and its length; not 0. */
+static uint64_t hash_data(const char *data, size_t len)
+{
+    uint64_t h = 14695981039346656037u ^ len;
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)data[i]) * 1099511628211u;
+    return h ? h : 1;
+}
+
+static int write_piece(struct bh_exec *exec, struct exec_input *in, struct client *c,
+                       const char *data, size_t len, int64_t deadline_mono_ms, int cancel_fd,
+                       struct err *e)
 {
     _cleanup_json_ json_t *params =
-        json_pack("{s:s, s:s, s:I, s:o}", "id", exec->id, "writer", exec->writer, "offset",
-                  (json_int_t)exec->written, "data", jx_new_bytes(data, len));
+        json_pack("{s:s, s:s, s:I, s:o}", "id", exec->id, "writer", in->writer, "offset",
+                  (json_int_t)in->written, "data", jx_new_bytes(data, len));
     unsigned n_failures = 0;
     int r;
 
     if (!params)
         return err_oom(e);
-    if (deadline_mono_ms > 0) {
+    do {
         int left = clock_until_ms(deadline_mono_ms);
 
-        (void)json_object_set_new(params, "timeout_ms", json_integer(left > 0 ? left : 1));
-    }
-    do
+        if (deadline_mono_ms > 0)
+            (void)json_object_set_new(params, "timeout_ms", json_integer(left > 0 ? left : 1));
         r = client_call(c, RPC_exec_write, params,
                         deadline_mono_ms > 0 ? deadline_mono_ms + EXEC_GRACE_MS : 0, NULL, e);
-    while (r < 0 && wait_to_repeat(&r, &n_failures, deadline_mono_ms, cancel_fd, e));
+    } while (r < 0 && wait_to_repeat(&r, &n_failures, deadline_mono_ms, cancel_fd, e));
+    if (r == -ERR_INVALID && e && str_eq(e->field, "writer")) {
+        /* An agent that was started before an update knows no writers: it takes the bytes once, without an offset. */
+        (void)json_object_del(params, "writer");
+        (void)json_object_del(params, "offset");
+        r = client_call(c, RPC_exec_write, params,
+                        deadline_mono_ms > 0 ? deadline_mono_ms + EXEC_GRACE_MS : 0, NULL, e);
+    }
     if (r == 0)
-        exec->written += len;
+        in->written += len;
     return r;
 }
 
-int exec_write(struct bh_exec *exec, struct client *c, const char *data, size_t len,
-               int64_t deadline_mono_ms, int cancel_fd, struct err *e)
+/* Takes a new name where nothing is in doubt: what was written has arrived. */
+static int check_input(struct exec_input *in, uint64_t hash, struct err *e)
 {
-    uint64_t begin = exec->written;
-    int r = 0;
+    return in->failed_hash && in->failed_hash != hash ? exec_input_new(in, e) : 0;
+}
 
+int exec_write(struct bh_exec *exec, struct exec_input *in, struct client *c, const char *data,
+               size_t len, int64_t deadline_mono_ms, int cancel_fd, struct err *e)
+{
+    uint64_t hash = hash_data(data, len), begin;
+    bool is_repeated = in->failed_hash == hash;
+    int r = check_input(in, hash, e);
+
+    begin = in->written;
     for (size_t done = 0; r == 0 && done < len;) {
         size_t n = len - done < EXEC_PIECE_BYTES ? len - done : EXEC_PIECE_BYTES;
 
-        r = write_piece(exec, c, data + done, n, deadline_mono_ms, cancel_fd, e);
+        r = write_piece(exec, in, c, data + done, n, deadline_mono_ms, cancel_fd, e);
+        if (r == -ERR_RANGE && done == 0 && begin && !is_repeated) {
+            /* So many others have written since that the agent has forgotten this one. */
+            begin = 0;
+            r = exec_input_new(in, e);
+            continue;
+        }
         done += n;
     }
+    in->failed_hash = r < 0 ? hash : 0;
     if (r < 0)
-        exec->written = begin;
+        in->written = begin;
     return r;
 }
 
@@ -97,6 +136,11 @@ struct exec_pump {
     struct err why;
 };
 
+static int send_input(struct exec_pump *p, const char *data, size_t len, struct err *e)
+{
+    return exec_write(p->exec, &p->exec->pumped, p->client, data, len, 0, p->stop_fd, e);
+}
+
 /* The agent writes a terminal's end of input as a byte, which CloseStdin repeated would write twice. */
 static int end_input(struct exec_pump *p, struct err *e)
 {
@@ -105,7 +149,7 @@ static int end_input(struct exec_pump *p, struct err *e)
     int r;
 
     if (p->exec->is_pty)
-        return exec_write(p->exec, p->client, PTY_EOF, strlen(PTY_EOF), 0, p->stop_fd, e);
+        return send_input(p, PTY_EOF, strlen(PTY_EOF), e);
     if (!params)
         return err_oom(e);
     do
@@ -115,13 +159,24 @@ static int end_input(struct exec_pump *p, struct err *e)
     return r;
 }
 
+/* Data that an earlier follow had read comes before what the descriptor has. */
+static int send_unsent(struct exec_pump *p, struct err *e)
+{
+    int r = p->exec->unsent_len ? send_input(p, p->exec->unsent, p->exec->unsent_len, e) : 0;
+
+    if (r == 0)
+        p->exec->unsent_len = 0;
+    return r;
+}
+
 static int copy_input(struct exec_pump *p, struct err *e)
 {
-    _cleanup_free_ char *data = malloc(EXEC_PIECE_BYTES);
-    int r = data ? 0 : err_oom(e);
+    int r = 0;
 
-    while (r == 0 && (r = socket_wait(p->fd, false, p->stop_fd, 0, e)) == 0) {
-        ssize_t n = read(p->fd, data, EXEC_PIECE_BYTES);
+    if (!p->exec->unsent && !(p->exec->unsent = malloc(EXEC_PIECE_BYTES)))
+        return err_oom(e);
+    while ((r = send_unsent(p, e)) == 0 && (r = socket_wait(p->fd, false, p->stop_fd, 0, e)) == 0) {
+        ssize_t n = read(p->fd, p->exec->unsent, EXEC_PIECE_BYTES);
 
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
@@ -132,7 +187,7 @@ static int copy_input(struct exec_pump *p, struct err *e)
         }
         if (n == 0)
             return end_input(p, e);
-        r = exec_write(p->exec, p->client, data, (size_t)n, 0, p->stop_fd, e);
+        p->exec->unsent_len = (size_t)n;
     }
     return r;
 }

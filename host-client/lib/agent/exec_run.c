@@ -144,7 +144,7 @@ static int run_command(struct bh_box *box, const struct bh_run_options *o,
     if (r == 0) {
         exec->is_pty = o->pty;
         if (o->id) /* a repeated run writes the same input from its start */
-            (void)snprintf(exec->writer, sizeof(exec->writer), "run");
+            (void)snprintf(exec->pumped.writer, sizeof(exec->pumped.writer), "run");
         r = o->detach ? exec_start_own(exec, o->id != NULL, e) : run_and_follow(&run, exec, ret, e);
     }
     if (r == 0) {

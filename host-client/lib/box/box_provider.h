@@ -54,7 +54,7 @@ int box_provider_check(const struct provider *p, struct bh_ctx *ctx, struct spec
 int box_provider_probe(const struct provider *p, struct bh_ctx *ctx, struct provider_facts *ret,
                        struct err *e);
 struct box_provider_sweep {
-    bool (*is_kept)(void *arg, const char *id);
+    bool (*is_kept)(void *arg, const char *id, bool has_disk);
     void (*report)(void *arg, const char *line);
     void *arg;
 };

@@ -109,12 +109,6 @@ static int destroy_it(struct bh_box *box, int64_t deadline, struct err *e)
     return bringup_destroy_locked(box, "removed by a command", e);
 }
 
-static int forget_it(struct bh_box *box, int64_t deadline, struct err *e)
-{
-    (void)deadline;
-    return bringup_forget_locked(box, "removed by a command, without its engine", e);
-}
-
 static int call_daemon_take(struct bh_box *box, const char *step, json_t *body, int64_t timeout_ms,
                             struct bh_error *err)
 {
@@ -217,17 +211,45 @@ int bh_resume(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
     return with_lock(box, timeout_ms, resume_it, err);
 }
 
+/* Removed by this handle or another: success. */
+static int end_result(int r, const struct bh_error *why, struct bh_error *err)
+{
+    if (r == -BH_NOT_FOUND && bh_error_gone(why, NULL))
+        return 0;
+    if (r < 0 && err)
+        *err = *why;
+    return r;
+}
+
 int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 {
-    struct bh_error why;
+    struct bh_error why = {0};
     struct err e = {0};
     int r = box->remote ? ctx_fail(&why, remote_destroy(box, timeout_ms, &e), &e)
                         : with_lock(box, timeout_ms, destroy_it, &why);
 
-    if (r == -BH_NOT_FOUND && bh_error_gone(&why, NULL)) /* by this handle or another */
-        return 0;
-    if (r < 0 && err)
-        *err = why;
+    return end_result(r, &why, err);
+}
+
+/* A removal that was not tried, because another command is at work, is no reason to forget the box. */
+static int destroy_or_forget(struct bh_box *box, int64_t timeout_ms, char **ret_left, struct err *e)
+{
+    _cleanup_close_ int lock = -1;
+    struct err why = {0};
+    int r = store_lock_name(box->ctx->store, box->row.name, bringup_deadline(box->ctx, timeout_ms),
+                            box->ctx->cancel_fd, &lock, e);
+
+    if (r == 0)
+        r = box_reload(box, e);
+    if (r < 0)
+        return r;
+    r = bringup_destroy_locked(box, "removed by a command", &why);
+    if (r < 0 && r != -ERR_CANCELED) {
+        *ret_left = strdup(why.message);
+        return bringup_forget_locked(box, "removed by a command, without its engine", e);
+    }
+    if (r < 0 && e)
+        *e = why;
     return r;
 }
 
@@ -235,20 +257,18 @@ int bh_destroy(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)
 int bh_forget(struct bh_box *box, int64_t timeout_ms, char **ret_left, struct bh_error *err)
 {
     struct bh_error why = {0};
-    int r = bh_destroy(box, timeout_ms, &why);
+    struct err e = {0};
+    int r;
 
     *ret_left = NULL;
-    if (r < 0 && r != -BH_CANCELED && !box->remote && box->provider->has_disk) {
-        *ret_left = strdup(why.message);
-        r = with_lock(box, timeout_ms, forget_it, &why);
-    }
+    if (box->remote || !box->provider->has_disk)
+        return bh_destroy(box, timeout_ms, err);
+    r = ctx_fail(&why, destroy_or_forget(box, timeout_ms, ret_left, &e), &e);
     if (r < 0) {
         free(*ret_left);
         *ret_left = NULL;
-        if (err)
-            *err = why;
     }
-    return r;
+    return end_result(r, &why, err);
 }
 
 int bh_start(struct bh_box *box, int64_t timeout_ms, struct bh_error *err)

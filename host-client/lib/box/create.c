@@ -590,7 +590,9 @@ int bh_create(struct bh_ctx *ctx, const struct bh_create_options *opts, struct b
         r = limits_check_request(ctx->limits, &c.spec, &e);
     if (r == 0 && o.from)
         r = replace_fact(&c.spec.image_dir, c.from_options.spec.image_dir, &e);
-    else if (r == 0)
+    if (r == 0 && o.from && c.from.is_temporary) /* a fork is made where its box is */
+        r = replace_fact(&c.spec.engine, c.from_options.spec.engine, &e);
+    if (r == 0 && !o.from)
         r = settle_image(&c, &e);
     if (r == 0) {
         c.deadline_mono_ms = bringup_deadline(ctx, o.start_timeout_ms);

@@ -341,12 +341,14 @@ static void tell_leftover(struct gc *gc, const char *id, enum whose whose)
 }
 
 /* For the sweeps of providers. */
-static bool is_kept(void *arg, const char *id)
+static bool is_kept(void *arg, const char *id, bool has_disk)
 {
     struct gc *gc = arg;
     const struct provider *p = NULL;
     enum whose whose = find_owner(gc, id, &p);
 
+    if (whose == WHOSE_ENGINE && p == gc->sweeper && !has_disk)
+        whose = WHOSE_LEFTOVER;
     if (whose == WHOSE_ENGINE && p != gc->sweeper) /* it saw no disk, but the directory */
         return true;
     if (whose == WHOSE_ENGINE && is_told_first(gc, id))
@@ -465,6 +467,9 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
             .is_kept = is_kept, .report = relay_line, .arg = gc};
 
         gc->sweeper = p;
+        /* An engine that had no box of this store has nothing to remove, and need not be there. */
+        if (p->has_disk && store_knows_provider(gc->ctx->store, p->name, NULL) == 0)
+            continue;
         r = p->sweep ? box_provider_sweep(p, gc->ctx, &sweep, e) : 0;
         if (r < 0)
             note_failure(gc, p->name, r, e);

@@ -230,10 +230,11 @@ struct provider {
      * "missing":["user_namespace"]} */
     int (*inspect)(struct provider_box *b, json_t **ret, struct err *e);
     /* gc: removes everything that carries this state directory's mark and whose id `is_kept`
-     * denies. The mark alone proves nothing: a store in another mount namespace, or the one that was
+     * denies; has_disk: it holds what the box keeps. The mark alone proves nothing: a store in another mount namespace, or the one that was
      * lost before this one, has the same. */
-    int (*sweep)(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-                 void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
+    int (*sweep)(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id, bool has_disk),
+                 void *arg, void (*report)(void *arg, const char *line), void *report_arg,
+                 struct err *e);
 };
 
 /* One row a provider, which its folder defines as provider_NAME. The first is the default. */

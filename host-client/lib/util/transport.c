@@ -1,5 +1,7 @@
 #include "lib/util/transport_internal.h"
 
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +29,72 @@
 #define HTTP_ADDED_HEADERS 16
 #define CURL_LIBRARY "libcurl.so.4"
 
+struct http {
+    CURL *easy; /* keeps its connections between requests, through the multi handle */
+    CURLM *multi;
+    int cancel_fd;
+    /* A socket path too long for sockaddr_un goes through a descriptor of its directory. The
+     * descriptor stays open, so that the next request has the same name and reuses the
+     * connection. */
+    char *long_path;
+    int dir_fd;
+    char *short_path;
+    const struct debug *debug; /* or NULL */
+    const char *ca_file;       /* or NULL */
+    const char *cert_file, *key_file;
+    char reason[CURL_ERROR_SIZE]; /* of a failure, in libcurl's and the TLS library's words */
+};
+
+/* A request in progress. */
+struct job {
+    const struct http_request *req;
+    struct http_response *res;
+    size_t sent;              /* bytes sent of req->body */
+    bool is_connected;        /* the peer was reached: what fails from then on is its doing */
+    bool has_head;            /* all headers of the response have arrived */
+    bool is_interim;          /* a 1xx response: another follows */
+    bool is_streaming;        /* a 2xx response whose body goes to req->write */
+    int new_fd;               /* socket of a new connection, owned by curl; or -1 */
+    int64_t sent_mono_ms;     /* time of the last send */
+    int64_t received_mono_ms; /* time at which the last stall_bytes had arrived */
+    size_t received;          /* bytes received since then */
+    uint64_t n_taken;         /* *req->n_taken at that time */
+    uint64_t n_body;          /* bytes of the body */
+    int failed;               /* error of a callback, which ended it */
+    struct err why;
+};
+
 /* ---- libcurl ---- */
 
-struct curl_calls curl_calls;
+/*
+ * libcurl brings thirty more libraries, whose loading takes longer than most commands that need no
+ * HTTP. It is loaded with the first struct http, and stays.
+ */
+#define CURL_CALLS(F) \
+    F(global_init) \
+    F(easy_init) \
+    F(easy_reset) \
+    F(easy_setopt) \
+    F(easy_getinfo) \
+    F(easy_strerror) \
+    F(easy_cleanup) \
+    F(easy_send) \
+    F(easy_recv) \
+    F(multi_init) \
+    F(multi_add_handle) \
+    F(multi_remove_handle) \
+    F(multi_perform) \
+    F(multi_poll) \
+    F(multi_info_read) \
+    F(multi_strerror) \
+    F(multi_cleanup) \
+    F(slist_append) \
+    F(slist_free_all)
+
+static struct {
+#define CURL_MEMBER(name) __typeof__(curl_##name) *name;
+    CURL_CALLS(CURL_MEMBER)
+} curl_calls;
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 static bool curl_is_loaded; /* read after curl_once */
 
@@ -120,7 +185,7 @@ bool http_header(const struct http_response *r, const char *name, char *out, siz
 
 static size_t on_header(char *data, size_t size, size_t n, void *arg)
 {
-    struct http_job *j = arg;
+    struct job *j = arg;
     size_t len = size * n;
 
     if (len >= 5 && memcmp(data, "HTTP/", 5) == 0) {
@@ -144,7 +209,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 }
 
 /* The time that write() took since `before` does not count against the sender. */
-static void note_received(struct http_job *j, int64_t before_mono_ms, size_t len)
+static void note_received(struct job *j, int64_t before_mono_ms, size_t len)
 {
     int64_t now = clock_mono_ms();
 
@@ -162,7 +227,7 @@ static void note_received(struct http_job *j, int64_t before_mono_ms, size_t len
 
 static size_t on_body(char *data, size_t size, size_t n, void *arg)
 {
-    struct http_job *j = arg;
+    struct job *j = arg;
     size_t len = size * n;
 
     j->n_body += len;
@@ -189,7 +254,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 
 static size_t on_read(char *out, size_t size, size_t n, void *arg)
 {
-    struct http_job *j = arg;
+    struct job *j = arg;
     size_t max = size * n;
     int64_t got;
 
@@ -216,7 +281,7 @@ static size_t on_read(char *out, size_t size, size_t n, void *arg)
 /* curl retries on a new connection if a kept one has closed: rewind the body. */
 static int on_seek(void *arg, curl_off_t offset, int origin)
 {
-    struct http_job *j = arg;
+    struct job *j = arg;
 
     if (j->req->read || origin != SEEK_SET || offset < 0 || (uint64_t)offset > j->req->body_len)
         return CURL_SEEKFUNC_CANTSEEK;
@@ -226,7 +291,7 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 
 static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
 {
-    struct http_job *j = arg;
+    struct job *j = arg;
 
     (void)purpose;
     j->new_fd = socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
@@ -236,7 +301,7 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sock
 /* Connected, and nothing sent yet: the only moment to check the listener. */
 static int on_connected(void *arg, char *peer_ip, char *own_ip, int peer_port, int own_port)
 {
-    struct http_job *j = arg;
+    struct job *j = arg;
     struct sockaddr_un un;
     socklen_t len = sizeof(un);
 
@@ -349,7 +414,7 @@ static void set_body(struct http *h, const struct http_request *req)
             (curl_off_t)(req->read ? req->read_len : (int64_t)req->body_len));
 }
 
-int http_set_up(struct http *h, struct http_job *j, struct curl_slist **ret_headers, struct err *e)
+static int set_up(struct http *h, struct job *j, struct curl_slist **ret_headers, struct err *e)
 {
     CURL *c = h->easy;
     int r;
@@ -440,7 +505,7 @@ static size_t place_bytes(const char *place)
 }
 
 /* The earliest deadline, 0: none; *ret_what names it. */
-static int64_t next_deadline(const struct http_job *j, const char **ret_what)
+static int64_t next_deadline(const struct job *j, const char **ret_what)
 {
     const struct http_request *q = j->req;
     bool waits = !(j->has_head && j->is_streaming);
@@ -455,7 +520,7 @@ static int64_t next_deadline(const struct http_job *j, const char **ret_what)
     return at;
 }
 
-int http_run_job(struct http *h, struct http_job *j, struct err *e)
+static int run_job(struct http *h, struct job *j, struct err *e)
 {
     struct curl_waitfd extra = {.fd = h->cancel_fd, .events = CURL_WAIT_POLLIN};
     int running = 1;
@@ -482,7 +547,7 @@ int http_run_job(struct http *h, struct http_job *j, struct err *e)
     }
 }
 
-int http_result_of(struct http *h, struct http_job *j, struct err *e)
+static int result_of(struct http *h, struct job *j, struct err *e)
 {
     CURLcode rc = CURLE_OK;
     const CURLMsg *msg;
@@ -545,7 +610,7 @@ void http_set_certificate(struct http *h, const char *cert_file, const char *key
 }
 
 /* A request that got no response has the status 0. */
-static void report_request(const struct http *h, const struct http_job *j, int64_t begun_ms, int r)
+static void report_request(const struct http *h, const struct job *j, int64_t begun_ms, int r)
 {
     char url[512];
 
@@ -560,7 +625,7 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
 {
     struct http_response res = {0};
     struct curl_slist *headers = NULL;
-    struct http_job j = {.req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
+    struct job j = {.req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
     int64_t begun_ms = j.sent_mono_ms;
     int r;
 
@@ -568,13 +633,13 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
     buf_init(&res.body, req->max_body ? req->max_body : HTTP_BODY_BYTES);
     if (req->write)
         res.body.max = HTTP_ERROR_BODY_BYTES;
-    r = http_set_up(h, &j, &headers, e);
+    r = set_up(h, &j, &headers, e);
     if (r == 0 && curl_calls.multi_add_handle(h->multi, h->easy) != CURLM_OK)
         r = err_oom(e);
     if (r == 0) {
-        r = http_run_job(h, &j, e);
+        r = run_job(h, &j, e);
         if (r == 0)
-            r = http_result_of(h, &j, e);
+            r = result_of(h, &j, e);
         (void)curl_calls.multi_remove_handle(h->multi, h->easy);
     }
     (void)curl_calls.easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL);
@@ -586,4 +651,78 @@ int http_do(struct http *h, const struct http_request *req, struct http_response
     }
     *ret = res;
     return 0;
+}
+
+/* ---- connections below HTTP ---- */
+
+/* The handle's socket, connected and verified as of any request; it is curl's. */
+static int connect_only(struct http *own, const struct http_request *req, int *ret_socket,
+                        struct err *e)
+{
+    struct http_response res = {0};
+    struct curl_slist *headers = NULL;
+    struct job j = {.req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
+    curl_socket_t socket = CURL_SOCKET_BAD;
+    int r = set_up(own, &j, &headers, e);
+
+    (void)curl_calls.easy_setopt(own->easy, CURLOPT_CONNECT_ONLY, 1L);
+    (void)curl_calls.easy_setopt(own->easy, CURLOPT_HTTPHEADER, NULL);
+    curl_calls.slist_free_all(headers);
+    if (r == 0 && curl_calls.multi_add_handle(own->multi, own->easy) != CURLM_OK)
+        r = err_oom(e);
+    if (r == 0)
+        r = run_job(own, &j, e);
+    if (r == 0)
+        r = result_of(own, &j, e);
+    if (r == 0 && (curl_calls.easy_getinfo(own->easy, CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
+                   socket == CURL_SOCKET_BAD))
+        r = err_set(e, ERR_UNAVAILABLE, "'%s': no connection", http_place(req));
+    if (r == 0 && req->unix_socket && req->check_peer)
+        r = req->check_peer(req->check_arg, socket, e);
+    *ret_socket = socket;
+    return r;
+}
+
+int http_connect(struct http *like, const struct http_request *req, struct http **ret,
+                 int *ret_socket, struct err *e)
+{
+    struct http *own = NULL;
+    int r = http_new(like->cancel_fd, &own, e);
+
+    if (r < 0)
+        return r;
+    own->ca_file = like->ca_file;
+    own->cert_file = like->cert_file;
+    own->key_file = like->key_file;
+    r = connect_only(own, req, ret_socket, e);
+    if (r < 0)
+        (void)http_free(own);
+    else
+        *ret = own;
+    return r;
+}
+
+int http_raw_send(struct http *h, const char *data, size_t len, size_t *ret_sent, struct err *e)
+{
+    CURLcode rc = curl_calls.easy_send(h->easy, data, len, ret_sent);
+
+    if (rc == CURLE_AGAIN)
+        *ret_sent = 0;
+    return rc == CURLE_OK || rc == CURLE_AGAIN
+               ? 0
+               : err_set(e, ERR_UNAVAILABLE, "%s", curl_calls.easy_strerror(rc));
+}
+
+int http_raw_recv(struct http *h, char *buf, size_t bytes, size_t *ret_len)
+{
+    CURLcode rc = curl_calls.easy_recv(h->easy, buf, bytes, ret_len);
+
+    if (rc == CURLE_AGAIN)
+        return 0;
+    return rc == CURLE_OK && *ret_len ? 1 : -1;
+}
+
+int http_cancel_fd(const struct http *h)
+{
+    return h->cancel_fd;
 }

@@ -21,11 +21,11 @@
 #define TUNNEL_STACK_BYTES (256 * 1024) /* the TLS library's frames */
 #define TUNNEL_BYTES (32 * 1024)
 
-/* Waits for the socket below a curl handle, which may want the other direction because of TLS. */
+/* Waits for the socket below a handle, which may want the other direction because of TLS. */
 static int upgrade_wait(struct http *h, int fd, bool for_write, const struct http_request *req,
                         struct err *e)
 {
-    int r = socket_wait(fd, for_write, h->cancel_fd, req->deadline_mono_ms, e);
+    int r = socket_wait(fd, for_write, http_cancel_fd(h), req->deadline_mono_ms, e);
 
     return r < 0 ? err_wrap(e, r, "'%s'", http_place(req)) : 0;
 }
@@ -35,14 +35,14 @@ static int upgrade_send(struct http *h, int fd, const struct http_request *req, 
 {
     while (len) {
         size_t n = 0;
-        CURLcode rc = curl_calls.easy_send(h->easy, data, len, &n);
-        int r = rc == CURLE_AGAIN ? upgrade_wait(h, fd, true, req, e) : 0;
+        int r = http_raw_send(h, data, len, &n, e);
 
         if (r < 0)
+            return err_wrap(e, r, "'%s'", http_place(req));
+        if (!n)
+            r = upgrade_wait(h, fd, true, req, e);
+        if (r < 0)
             return r;
-        if (rc != CURLE_OK && rc != CURLE_AGAIN)
-            return err_set(e, ERR_UNAVAILABLE, "'%s': %s", http_place(req),
-                           curl_calls.easy_strerror(rc));
         data += n;
         len -= n;
     }
@@ -55,15 +55,15 @@ static int upgrade_recv(struct http *h, int fd, const struct http_request *req, 
 {
     for (;;) {
         size_t n = 0;
-        CURLcode rc = curl_calls.easy_recv(h->easy, ret, 1, &n);
-        int r = rc == CURLE_AGAIN ? upgrade_wait(h, fd, false, req, e) : 0;
+        int r = http_raw_recv(h, ret, 1, &n);
 
         if (r < 0)
-            return r;
-        if (rc == CURLE_OK && n)
-            return 0;
-        if (rc != CURLE_AGAIN)
             return err_set(e, ERR_UNAVAILABLE, "'%s' closed the connection", http_place(req));
+        if (r > 0)
+            return 0;
+        r = upgrade_wait(h, fd, false, req, e);
+        if (r < 0)
+            return r;
     }
 }
 
@@ -153,17 +153,17 @@ static int tls_pull(struct tls_tunnel *t)
     t->has_more = false;
     while (!t->down_eof) {
         size_t n = 0;
-        CURLcode rc;
+        int r;
 
         if (t->down.len >= TUNNEL_BYTES) {
             t->has_more = true;
             return 0;
         }
-        rc = curl_calls.easy_recv(t->http->easy, data, sizeof(data), &n);
-        if (rc == CURLE_AGAIN)
+        r = http_raw_recv(t->http, data, sizeof(data), &n);
+        if (r == 0)
             return 0;
-        t->down_eof = rc != CURLE_OK || n == 0;
-        if (n && buf_add(&t->down, data, n, NULL) < 0)
+        t->down_eof = r < 0;
+        if (r > 0 && buf_add(&t->down, data, n, NULL) < 0)
             return -1;
     }
     return 0;
@@ -173,12 +173,11 @@ static int tls_push(struct tls_tunnel *t)
 {
     while (t->up_len) {
         size_t n = 0;
-        CURLcode rc = curl_calls.easy_send(t->http->easy, t->up + t->up_at, t->up_len, &n);
 
-        if (rc == CURLE_AGAIN)
-            return 0;
-        if (rc != CURLE_OK)
+        if (http_raw_send(t->http, t->up + t->up_at, t->up_len, &n, NULL) < 0)
             return -1;
+        if (!n)
+            return 0;
         t->up_at += n;
         t->up_len -= n;
     }
@@ -290,34 +289,6 @@ static int tls_start_take(struct http *own, int socket, int *ret_fd, struct err 
     return 0;
 }
 
-/* The handle's socket, connected and verified as of any request; it is curl's. */
-static int upgrade_connect(struct http *own, const struct http_request *req, int *ret_socket,
-                           struct err *e)
-{
-    struct http_response res = {0};
-    struct curl_slist *headers = NULL;
-    struct http_job j = {.req = req, .res = &res, .new_fd = -1, .sent_mono_ms = clock_mono_ms()};
-    curl_socket_t socket = CURL_SOCKET_BAD;
-    int r = http_set_up(own, &j, &headers, e);
-
-    (void)curl_calls.easy_setopt(own->easy, CURLOPT_CONNECT_ONLY, 1L);
-    (void)curl_calls.easy_setopt(own->easy, CURLOPT_HTTPHEADER, NULL);
-    curl_calls.slist_free_all(headers);
-    if (r == 0 && curl_calls.multi_add_handle(own->multi, own->easy) != CURLM_OK)
-        r = err_oom(e);
-    if (r == 0)
-        r = http_run_job(own, &j, e);
-    if (r == 0)
-        r = http_result_of(own, &j, e);
-    if (r == 0 && (curl_calls.easy_getinfo(own->easy, CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
-                   socket == CURL_SOCKET_BAD))
-        r = err_set(e, ERR_UNAVAILABLE, "'%s': no connection", http_place(req));
-    if (r == 0 && req->unix_socket && req->check_peer)
-        r = req->check_peer(req->check_arg, socket, e);
-    *ret_socket = socket;
-    return r;
-}
-
 static int upgrade_finish(struct http *own, int socket, bool is_tls, int *ret_fd, struct err *e)
 {
     int fd, r;
@@ -342,17 +313,12 @@ int http_upgrade(struct http *h, const struct http_request *req, int *ret_fd, st
     _cleanup_buf_ struct buf out;
     struct http *own = NULL;
     int socket = -1, fd = -1;
-    int r = http_new(h->cancel_fd, &own, e);
+    int r = http_connect(h, req, &own, &socket, e);
 
+    buf_init(&out, UPGRADE_HEAD_BYTES + req->body_len);
     if (r < 0)
         return r;
-    own->ca_file = h->ca_file;
-    own->cert_file = h->cert_file;
-    own->key_file = h->key_file;
-    buf_init(&out, UPGRADE_HEAD_BYTES + req->body_len);
-    r = upgrade_connect(own, req, &socket, e);
-    if (r == 0)
-        r = upgrade_request(req, &out, e);
+    r = upgrade_request(req, &out, e);
     if (r == 0)
         r = upgrade_send(own, socket, req, out.data, out.len, e);
     if (r == 0)

@@ -668,6 +668,33 @@ TEST(a_name_that_is_free_again_is_taken_and_one_that_never_is_has_an_end)
     stage_done(&s);
 }
 
+#define RESTORED(name_) \
+    "{\"Id\":\"2222222222222222222222222222222222222222222222222222222222222222\",\"Name\":" \
+    "\"/" name_ "\",\"Config\":{\"Labels\":{\"dev.bellhop.box\":\"" BOX \
+    "\",\"dev.bellhop.store\":\"" MARK \
+    "\",\"dev.bellhop.restored\":\"tag\"}},\"State\":{\"Status\":\"created\",\"ExitCode\":0," \
+    "\"Pid\":0,\"StartedAt\":\"\"},\"NetworkSettings\":{}}"
+
+/* The new disk is the only one then. */
+TEST(a_restore_that_died_while_the_old_container_was_being_removed_is_finished)
+{
+    struct fake_rule rules[] = {
+        {"GET /containers/bellhop-" BOX "/json", 200, CONTAINER("removing", "one"), 2, NULL},
+        {"GET /containers/bellhop-" BOX "-new/json", 200, RESTORED("bellhop-" BOX "-new"), 0, NULL},
+        {"DELETE /containers/" ID, 404, "{}", 0, NULL},
+        {"POST /containers/bellhop-" BOX "-new/rename", 204, "", 0, NULL},
+        {"GET /containers/bellhop-" BOX "/json", 200, RESTORED("bellhop-" BOX), 0, NULL},
+        {0}};
+    struct err e = {0};
+    struct stage s;
+
+    stage_init(&s, rules);
+    T_INT(docker_has_restored(&s.box, "tag", &e), 1);
+    T_INT(fake_count("DELETE /containers/2222"), 0);
+    T_INT(fake_count("POST /containers/bellhop-" BOX "-new/rename"), 1);
+    stage_done(&s);
+}
+
 /* An answer was lost: the container of the first request is there when the request is sent again. */
 TEST(a_container_of_the_box_itself_that_has_its_name_is_adopted_and_anothers_is_refused)
 {
@@ -750,17 +777,19 @@ TEST(the_directory_of_the_project_in_a_snapshot_stays_as_it_is)
 
 #define ROW(id_, names_) "{\"Id\":\"" id_ "\",\"Names\":[" names_ "]," LABELS "}"
 
-static bool keeps_none(void *arg, const char *id)
+static bool keeps_none(void *arg, const char *id, bool has_disk)
 {
     (void)arg;
     (void)id;
+    (void)has_disk;
     return false;
 }
 
-static bool keeps_all(void *arg, const char *id)
+static bool keeps_all(void *arg, const char *id, bool has_disk)
 {
     (void)arg;
     (void)id;
+    (void)has_disk;
     return true;
 }
 

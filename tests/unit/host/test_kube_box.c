@@ -42,15 +42,15 @@ static void begin_started(void)
 
 /* ---- gc ---- */
 
-static bool keeps_none(void *arg, const char *id)
+static bool keeps_none(void *arg, const char *id, bool has_disk)
 {
-    (void)arg, (void)id;
+    (void)arg, (void)id, (void)has_disk;
     return false;
 }
 
-static bool keeps_even(void *arg, const char *id)
+static bool keeps_even(void *arg, const char *id, bool has_disk)
 {
-    (void)arg;
+    (void)arg, (void)has_disk;
     return (id[15] - '0') % 2 == 0;
 }
 
@@ -775,6 +775,34 @@ TEST(the_exit_status_is_the_containers_whatever_it_is)
         T_INT(WIFEXITED(status) ? WEXITSTATUS(status) : -1, ends[i].code);
         T_INT(WIFSIGNALED(status) ? WTERMSIG(status) : -1, ends[i].signal);
     }
+}
+
+TEST(the_reason_of_an_end_is_the_boxs_containers_and_not_a_side_containers)
+{
+    _cleanup_kube_pod_ struct kube_pod p = {0};
+    json_t *doc =
+        case_pod("Running", "{\"terminated\": {\"exitCode\": 0, \"reason\": \"Completed\"}}");
+    char why[KUBE_WHY_BYTES];
+
+    (void)json_array_insert_new(
+        json_object_get(json_object_get(doc, "status"), "containerStatuses"), 0,
+        json_pack("{s:s, s:{s:{s:i, s:s}}}", "name", "side", "state", "terminated", "exitCode", 137,
+                  "reason", "OOMKilled"));
+    kube_read_pod_take(doc, &p);
+    kube_pod_why(&p, why);
+    T_STR(why, "");
+}
+
+TEST(a_boxs_name_that_ends_with_a_dash_is_a_label_without_it)
+{
+    struct provider_box b = case_box;
+    json_t *claim;
+
+    case_begin();
+    b.name = "demo--";
+    claim = kube_new_claim(&b, case_mark);
+    T_STR(kube_text(claim, "metadata", "labels", KUBE_LABEL_NAME), "demo");
+    json_decref(claim);
 }
 
 /* ---- another's pod ---- */

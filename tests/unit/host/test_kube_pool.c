@@ -436,9 +436,9 @@ TEST(a_container_that_was_started_again_later_ends_the_box_with_its_reason)
 
 /* ---- gc ---- */
 
-static bool keeps_none(void *arg, const char *id)
+static bool keeps_none(void *arg, const char *id, bool has_disk)
 {
-    (void)arg, (void)id;
+    (void)arg, (void)id, (void)has_disk;
     return false;
 }
 

@@ -473,6 +473,8 @@ static int docker_destroy(struct provider_box *b, struct err *e)
         r = docker_remove_container(d, c.id, e);
     if (r == 0 && c.doc)
         r = check_ended(b, d, true, e);
+    if (r == 0)
+        r = docker_drop_restored(b, d, e);
     docker_container_done(&c);
     if (r == 0)
         docker_retry_forget(b->ctx, b->spec->engine);

@@ -147,6 +147,7 @@ int docker_check_capture(struct provider_box *b, struct err *e);
 int docker_capture(struct provider_box *b, struct provider_capture *c, struct err *e);
 /* Of a snapshot. ERR_NOT_FOUND: the engine has it no more. */
 int docker_check_image(struct engine *d, const char *image, struct err *e);
+int docker_drop_restored(const struct provider_box *b, struct engine *d, struct err *e);
 int docker_restore(struct provider_box *b, const struct provider_source *source, struct err *e);
 int docker_has_restored(struct provider_box *b, const char *tag, struct err *e);
 int docker_drop_capture(struct provider_box *b, const char *id, struct err *e);
@@ -158,11 +159,12 @@ struct docker_sweep_limits {
 };
 /* Goes on after a container that cannot be removed: the result is the first error. */
 int docker_sweep_within(struct bh_ctx *ctx, const struct docker_sweep_limits *limits,
-                        bool (*is_kept)(void *arg, const char *id), void *arg,
+                        bool (*is_kept)(void *arg, const char *id, bool has_disk), void *arg,
                         void (*report)(void *arg, const char *line), void *report_arg,
                         struct err *e);
-int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-                 void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
+int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id, bool has_disk),
+                 void *arg, void (*report)(void *arg, const char *line), void *report_arg,
+                 struct err *e);
 /* Removes images that docker_forget() could not, because a container had them: those of this engine, or of all that
  * answer. Both take seconds at most. */
 void docker_retry_forget(struct bh_ctx *ctx, const char *url);

@@ -29,7 +29,7 @@
 struct docker_sweep {
     struct engine *engine;
     int64_t object_ms, until_mono_ms;
-    bool (*is_kept)(void *arg, const char *id);
+    bool (*is_kept)(void *arg, const char *id, bool has_disk);
     void *arg;
     void (*report)(void *arg, const char *line);
     void *report_arg;
@@ -86,7 +86,7 @@ static int sweep_container(struct docker_sweep *s, json_t *row, struct err *e)
     if (!docker_is_id(id) || !box || !ctx_is_box_id(box))
         return 0;
     begin_removal(s);
-    if ((!has_box_name(row, box) && !has_own_labels(s, row, box)) || s->is_kept(s->arg, box))
+    if ((!has_box_name(row, box) && !has_own_labels(s, row, box)) || s->is_kept(s->arg, box, true))
         return 0;
     r = docker_remove_container(s->engine, id, e);
     if (r < 0)
@@ -171,7 +171,7 @@ static int open_swept(struct bh_ctx *ctx, int64_t deadline_mono_ms, struct engin
 }
 
 int docker_sweep_within(struct bh_ctx *ctx, const struct docker_sweep_limits *limits,
-                        bool (*is_kept)(void *arg, const char *id), void *arg,
+                        bool (*is_kept)(void *arg, const char *id, bool has_disk), void *arg,
                         void (*report)(void *arg, const char *line), void *report_arg,
                         struct err *e)
 {
@@ -190,8 +190,9 @@ int docker_sweep_within(struct bh_ctx *ctx, const struct docker_sweep_limits *li
     return r == 1 ? sweep_containers(&s, mark, e) : r;
 }
 
-int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-                 void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
+int docker_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id, bool has_disk),
+                 void *arg, void (*report)(void *arg, const char *line), void *report_arg,
+                 struct err *e)
 {
     static const struct docker_sweep_limits limits = {PROVIDER_MS, SWEEP_OBJECT_MS};
 

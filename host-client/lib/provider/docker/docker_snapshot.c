@@ -91,7 +91,7 @@ int docker_capture(struct provider_box *b, struct provider_capture *c, struct er
     }
     if (r == 0) {
         c->layers = calloc(1, sizeof(char *));
-        c->disk = json_pack("{s:s, s:s}", "image", image, "engine", b->spec->engine);
+        c->disk = json_pack("{s:s, s:s}", "image", image, "engine", engine_url(d));
         c->bytes = c->copied = written_bytes(d, found.id);
         if (!c->layers || !c->disk)
             r = err_oom(e);
@@ -119,17 +119,28 @@ int docker_check_image(struct engine *d, const char *image, struct err *e)
     return r;
 }
 
+static int verify_at(struct bh_ctx *ctx, const char *url, const char *image,
+                     int64_t deadline_mono_ms, struct err *e)
+{
+    _cleanup_engine_ struct engine *d = NULL;
+    int r = engine_open(ctx, url, deadline_mono_ms, &d, e);
+
+    return r < 0 ? r : docker_check_image(d, image, e);
+}
+
+/* Its digest proves the image: if the engine's address is another one by now, the engine in force may have it. */
 int docker_verify(struct bh_ctx *ctx, const json_t *disk, int64_t deadline_mono_ms, struct err *e)
 {
     const char *url = json_string_value(json_object_get(disk, "engine"));
-    struct engine *d = NULL;
-    int r = url ? engine_open(ctx, url, deadline_mono_ms, &d, e)
+    const char *image = json_string_value(json_object_get(disk, "image"));
+    _cleanup_free_ char *in_force = NULL;
+    int r = url ? verify_at(ctx, url, image, deadline_mono_ms, e)
                 : err_set(e, ERR_DATA_LOSS, "the snapshot names no engine");
 
-    if (r == 0)
-        r = docker_check_image(d, json_string_value(json_object_get(disk, "image")), e);
-    (void)engine_free(d);
-    return r;
+    if (r == 0 || r == -ERR_CANCELED || !url || engine_choose(ctx, &in_force, NULL) < 0 ||
+        str_eq(in_force, url))
+        return r;
+    return verify_at(ctx, in_force, image, deadline_mono_ms, NULL) == 0 ? 0 : r;
 }
 
 static void new_name(const struct provider_box *b, char out[DOCKER_NAME_BYTES])
@@ -192,11 +203,13 @@ int docker_restore(struct provider_box *b, const struct provider_source *source,
 {
     const char *image = json_string_value(json_object_get(source->disk, "image"));
     _cleanup_engine_ struct engine *d = NULL;
+    struct docker_container old = {0};
     char new[DOCKER_NAME_BYTES], id[DOCKER_ID_BYTES];
-    int r = docker_open(b, &d, e);
+    int r = docker_open_container(b, &d, &old, e);
 
+    docker_container_done(&old);
     new_name(b, new);
-    if (r == 0)
+    if (r >= 0)
         r = check_place(b, d, e);
     if (r == 0)
         r = docker_check_image(d, image, e);
@@ -209,6 +222,27 @@ int docker_restore(struct provider_box *b, const struct provider_source *source,
         return r;
     }
     return r < 0 ? r : take_container_place(b, d, e);
+}
+
+/* The disk of one that is being removed, or whose removal has failed, is not there any more. */
+static bool is_ending(const struct docker_container *c)
+{
+    return docker_is_being_removed(c) ||
+           provider_state(&provider_docker, c->status) == BH_STATE_ERROR;
+}
+
+/* Of a restore that died. One with the name that is not the box's is left alone. */
+int docker_drop_restored(const struct provider_box *b, struct engine *d, struct err *e)
+{
+    char new[DOCKER_NAME_BYTES];
+    struct err why = {0};
+    int r;
+
+    new_name(b, new);
+    r = remove_named(b, d, new, &why);
+    if (r < 0 && r != -ERR_EXISTS && e)
+        *e = why;
+    return r == -ERR_EXISTS ? 0 : r;
 }
 
 static bool has_tag(const struct docker_container *c, const char *tag)
@@ -227,7 +261,7 @@ int docker_has_restored(struct provider_box *b, const char *tag, struct err *e)
     int r = docker_open_container(b, &d, &c, e);
 
     new_name(b, new);
-    is_there = r == 1;
+    is_there = r == 1 && !is_ending(&c);
     has = is_there && has_tag(&c, tag);
     docker_container_done(&c);
     if (r < 0)

@@ -36,6 +36,7 @@ struct engine {
     struct bh_ctx *ctx;
     struct http *http;
     int64_t deadline_mono_ms;
+    char *url;    /* as it was opened */
     char *base;   /* "http://docker", "https://HOST:PORT" */
     char *socket; /* or NULL */
     char *host;   /* "HOST:PORT", without a socket */
@@ -270,7 +271,7 @@ int engine_open(struct bh_ctx *ctx, const char *url, int64_t deadline_mono_ms, s
                 struct err *e)
 {
     struct engine *d = calloc(1, sizeof(*d));
-    int r = d ? read_engine_url(d, url, e) : err_oom(e);
+    int r = d && (d->url = strdup(url)) ? read_engine_url(d, url, e) : err_oom(e);
 
     if (r == 0)
         r = http_new(ctx->cancel_fd, &d->http, e);
@@ -304,6 +305,7 @@ struct engine *engine_free(struct engine *d)
     if (!d)
         return NULL;
     (void)http_free(d->http);
+    free(d->url);
     free(d->base);
     free(d->socket);
     free(d->host);
@@ -312,6 +314,11 @@ struct engine *engine_free(struct engine *d)
     free(d->key);
     free(d);
     return NULL;
+}
+
+const char *engine_url(const struct engine *d)
+{
+    return d->url;
 }
 
 bool engine_is_local(const struct engine *d)

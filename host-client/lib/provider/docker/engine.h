@@ -34,6 +34,7 @@ static inline void engine_free_p(struct engine **d)
 }
 #define _cleanup_engine_ __attribute__((cleanup(engine_free_p)))
 
+const char *engine_url(const struct engine *d); /* as it was opened */
 /* Is the engine a process of this machine, as far as its socket tells? */
 bool engine_is_local(const struct engine *d);
 /* The user that listens on the engine's unix socket. ERR_UNIMPLEMENTED: it has none. */

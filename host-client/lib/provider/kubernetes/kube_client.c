@@ -684,14 +684,17 @@ int kube_serves(struct kube *k, enum kube_kind kind, struct err *e)
     return 0;
 }
 
-int kube_logs(struct kube *k, const char *pod, char **ret, size_t *ret_len, struct err *e)
+int kube_logs(struct kube *k, const char *pod, const char *container, char **ret, size_t *ret_len,
+              struct err *e)
 {
     struct http_response res = {0};
-    char path[KUBE_PATH_BYTES], name[KUBE_POD_BYTES + 8];
+    char path[KUBE_PATH_BYTES], name[KUBE_POD_BYTES + 8], query[128];
     int r;
 
     (void)snprintf(name, sizeof(name), "%s/log", pod);
-    (void)kube_path(k, KUBE_PODS, name, "tailLines=1000&limitBytes=250000", path);
+    (void)snprintf(query, sizeof(query), "container=%s&tailLines=1000&limitBytes=250000",
+                   container);
+    (void)kube_path(k, KUBE_PODS, name, query, path);
     r = kube_request(k, "GET", path, NULL, KUBE_LOG_BYTES, &res, e);
     if (r == 0 && res.status != 200)
         r = kube_refusal(res.status, res.body.data, res.body.len, &(struct kube_retry){0}, e);

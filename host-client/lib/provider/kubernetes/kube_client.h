@@ -115,7 +115,8 @@ int kube_patch(struct kube *k, enum kube_kind kind, const char *name, const char
 /* Does the API server know the kind? 1, 0 or an error: a 404 below /apis/ alone does not tell. */
 int kube_serves(struct kube *k, enum kube_kind kind, struct err *e);
 /* The last bytes of a pod's output. free() it. */
-int kube_logs(struct kube *k, const char *pod, char **ret, size_t *ret_len, struct err *e);
+int kube_logs(struct kube *k, const char *pod, const char *container, char **ret, size_t *ret_len,
+              struct err *e);
 int kube_version(struct kube *k, json_t **ret, struct err *e);
 
 /*

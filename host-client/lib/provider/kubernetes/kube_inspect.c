@@ -16,10 +16,7 @@ static json_t *new_isolation(const struct kube_pod *p, const struct spec *s)
     (void)json_object_set_new(
         obj, "read_only_root",
         json_boolean(json_is_true(json_object_get(
-            json_object_get(
-                json_array_get(json_object_get(json_object_get(p->doc, "spec"), "containers"), 0),
-                "securityContext"),
-            "readOnlyRootFilesystem"))));
+            json_object_get(kube_box_container(p), "securityContext"), "readOnlyRootFilesystem"))));
     return obj;
 }
 

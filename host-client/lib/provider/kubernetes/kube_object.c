@@ -25,14 +25,25 @@ bool kube_has_claim(const struct spec *s)
     return !s->read_only && !*s->pool;
 }
 
+/* A box's name may end in '-', and neither a label nor a host's name may. */
+static void plain_name(const struct provider_box *b, char out[64])
+{
+    size_t n = strlen(b->name);
+
+    while (n && b->name[n - 1] == '-')
+        n--;
+    (void)snprintf(out, 64, "%.*s", (int)n, b->name);
+}
+
 static json_t *new_meta(const struct provider_box *b, const char *mark)
 {
-    char name[KUBE_NAME_BYTES];
+    char name[KUBE_NAME_BYTES], plain[64];
     json_t *meta;
 
     kube_name(b, name);
+    plain_name(b, plain);
     meta = json_pack("{s:s, s:{s:s, s:s, s:s}}", "name", name, "labels", KUBE_LABEL_BOX, b->id,
-                     KUBE_LABEL_STORE, mark, KUBE_LABEL_NAME, b->name);
+                     KUBE_LABEL_STORE, mark, KUBE_LABEL_NAME, plain);
     for (char **l = b->spec->labels; meta && l && *l; l++)
         if (str_has_prefix(*l, "owner="))
             (void)json_object_set_new(meta, "annotations",
@@ -194,14 +205,15 @@ static json_t *new_init_containers(const struct provider_box *b, const struct im
 json_t *kube_new_pod(const struct provider_box *b, struct kube *k, const struct image_user *user,
                      const char *image, const char *mark)
 {
-    char name[KUBE_NAME_BYTES];
+    char name[KUBE_NAME_BYTES], plain[64];
     json_t *spec;
 
     (void)k;
     kube_name(b, name);
+    plain_name(b, plain);
     spec = json_pack("{s:s, s:b, s:b, s:s, s:i, s:{s:b, s:i, s:i, s:i, s:{s:s}}, s:o, s:o}",
                      "restartPolicy", "Never", "automountServiceAccountToken", 0,
-                     "enableServiceLinks", 0, "hostname", b->name, "terminationGracePeriodSeconds",
+                     "enableServiceLinks", 0, "hostname", plain, "terminationGracePeriodSeconds",
                      GRACE_S, "securityContext", "runAsNonRoot", 1, "runAsUser", (int)user->uid,
                      "runAsGroup", (int)user->gid, "fsGroup", (int)user->gid, "seccompProfile",
                      "type", "RuntimeDefault", "containers", new_containers(b, user, image),

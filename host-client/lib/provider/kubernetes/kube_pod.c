@@ -21,6 +21,7 @@
 #define END_FILE "kubernetes-end"
 #define BLIND_MS 500 /* between two looks without a watch */
 #define GRACE_MOST_S (24 * 3600)
+#define BUSY_NODE_MS 45000
 
 static void write_end(const struct provider_box *b, const char *why)
 {
@@ -277,7 +278,7 @@ void kube_save_logs(const struct provider_box *b, struct kube *k, const struct k
     _cleanup_free_ char *text = NULL;
     size_t len = 0;
 
-    if (path && *b->dir && kube_logs(k, p->name, &text, &len, NULL) == 0 && len)
+    if (path && *b->dir && kube_logs(k, p->name, KUBE_CONTAINER, &text, &len, NULL) == 0 && len)
         (void)io_write_file(AT_FDCWD, path, text, len, 0600, false, NULL);
 }
 
@@ -298,6 +299,23 @@ int64_t kube_end_by_ms(const struct kube_pod *p, int grace_s)
     if (s < grace_s)
         s = grace_s;
     return clock_mono_ms() + (s < GRACE_MOST_S ? s : GRACE_MOST_S) * 1000 + KUBE_FORCE_AFTER_MS;
+}
+
+const json_t *kube_box_container(const struct kube_pod *p)
+{
+    const json_t *list = json_object_get(json_object_get(p->doc, "spec"), "containers"), *v;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        if (str_eq(kube_text(v, "name"), KUBE_CONTAINER))
+            return v;
+    return NULL;
+}
+
+/* A node that answers may only be busy. */
+bool kube_pod_is_stuck(const struct kube_pod *p, int64_t end_by_mono_ms)
+{
+    return p->is_running && clock_until_ms(end_by_mono_ms + (p->is_ready ? BUSY_NODE_MS : 0)) <= 0;
 }
 
 int kube_pod_does_not_end(const struct kube_pod *p, struct err *e)
@@ -322,8 +340,9 @@ static void copy_why(char out[KUBE_WHY_BYTES], const char *reason, const char *m
             *p = ' ';
 }
 
-/* Of a container that waits or has ended; "Completed" and "Error" say no more than the exit code. */
-static bool container_why(const json_t *doc, const char *list_name, char out[KUBE_WHY_BYTES])
+/* Of a container that waits, or has ended and has that name (NULL: any); "Completed" and "Error" say no more than the exit code. */
+static bool container_why(const json_t *doc, const char *list_name, const char *ended_name,
+                          char out[KUBE_WHY_BYTES])
 {
     json_t *list = json_object_get(json_object_get(doc, "status"), list_name), *v;
     size_t i;
@@ -338,7 +357,8 @@ static bool container_why(const json_t *doc, const char *list_name, char out[KUB
             copy_why(out, kube_text(waiting, "reason"), kube_text(waiting, "message"));
             return *out != '\0';
         }
-        if (ended && !str_eq(kube_text(ended, "reason"), "Completed") &&
+        if (ended && (!ended_name || str_eq(kube_text(v, "name"), ended_name)) &&
+            !str_eq(kube_text(ended, "reason"), "Completed") &&
             !str_eq(kube_text(ended, "reason"), "Error")) {
             copy_why(out, kube_text(ended, "reason"), kube_text(ended, "message"));
             return *out != '\0';
@@ -367,8 +387,8 @@ void kube_pod_why(const struct kube_pod *p, char out[KUBE_WHY_BYTES])
         copy_why(out, kube_text(p->doc, "status", "reason"),
                  kube_text(p->doc, "status", "message"));
     else if (!condition_why(p->doc, "DisruptionTarget", "True", out) &&
-             !container_why(p->doc, "containerStatuses", out) &&
-             !container_why(p->doc, "initContainerStatuses", out))
+             !container_why(p->doc, "containerStatuses", KUBE_CONTAINER, out) &&
+             !container_why(p->doc, "initContainerStatuses", NULL, out))
         (void)condition_why(p->doc, "PodScheduled", "False", out);
 }
 

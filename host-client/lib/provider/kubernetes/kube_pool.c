@@ -213,20 +213,9 @@ static int claim_failure(const struct kube_claim *c, struct err *e)
     return 0;
 }
 
-static bool has_box_container(const struct kube_pod *p)
-{
-    const json_t *list = json_object_get(json_object_get(p->doc, "spec"), "containers"), *v;
-    size_t i;
-
-    json_array_foreach (list, i, v)
-        if (str_eq(kube_text(v, "name"), KUBE_CONTAINER))
-            return true;
-    return false;
-}
-
 static int pool_pod_failure(const struct kube_pod *p, struct err *e)
 {
-    if (!has_box_container(p))
+    if (!kube_box_container(p))
         return err_field(e, ERR_PRECONDITION, POOL_FIELD,
                          "pool: the pod '%.100s' has no container '" KUBE_CONTAINER "'", p->name);
     return kube_pod_failure(p, e);
@@ -477,7 +466,7 @@ int kube_pool_stop(const struct provider_box *b, struct kube *k, int grace_s, st
         kube_note_end(b, &p);
         if (!end_by)
             end_by = kube_end_by_ms(&p, grace_s);
-        if (p.is_running && !p.is_ready && clock_until_ms(end_by) <= 0)
+        if (kube_pod_is_stuck(&p, end_by))
             return kube_pod_does_not_end(&p, e);
         r = kube_wait_claim(b, k, &c, &p, LOOK_MS, e);
     }

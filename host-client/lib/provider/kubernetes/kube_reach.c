@@ -196,6 +196,7 @@ int kube_record_reach(const struct provider_box *b, struct kube *k, const struct
          asked == KUBE_REACH_ANY || asked == KUBE_REACH_FORWARD || !has_address},
     };
     struct err why = {0};
+    bool is_tried = false;
     int r = err_set(&why, ERR_UNAVAILABLE, "the pod has no address");
 
     for (size_t i = 0; i < N_ELEMENTS(ways) && r < 0 && r != -ERR_CANCELED; i++)
@@ -206,9 +207,16 @@ int kube_record_reach(const struct provider_box *b, struct kube *k, const struct
                                     .pod = p->name,
                                     .container = p->container};
 
-            r = try_way(k, w.way, p, &why);
-            if (r == 0)
-                r = record_save(b, &w, &why);
+            struct err told = {0};
+            int tried = try_way(k, w.way, p, &told);
+
+            if (tried == 0)
+                tried = record_save(b, &w, &told);
+            if (tried != -ERR_DENIED || !is_tried) { /* else the way that is allowed says more */
+                r = tried;
+                why = told;
+            }
+            is_tried = true;
         }
     if (r < 0 && e)
         *e = why;

@@ -24,7 +24,7 @@ struct kube_sweep {
     const struct kube_sweep_limits *limits;
     const char *mark;
     int64_t until_mono_ms;
-    bool (*is_kept)(void *arg, const char *id);
+    bool (*is_kept)(void *arg, const char *id, bool has_disk);
     void *arg;
     void (*report)(void *arg, const char *line);
     void *report_arg;
@@ -57,14 +57,15 @@ static const char *kind_word(enum kube_kind kind)
 }
 
 /* The box of an object that is to go; NULL: it stays. The selector is the API server's; the label is compared again. */
-static const char *orphan_box(struct kube_sweep *s, const json_t *obj)
+static const char *orphan_box(struct kube_sweep *s, enum kube_kind kind, const json_t *obj)
 {
+    bool has_disk = kind == KUBE_CLAIMS || kind == KUBE_SANDBOX_CLAIMS;
     const char *box = kube_text(obj, "metadata", "labels", KUBE_LABEL_BOX);
     const char *name = kube_text(obj, "metadata", "name");
 
     return str_eq(kube_text(obj, "metadata", "labels", KUBE_LABEL_STORE), s->mark) &&
                    ctx_is_box_id(box) && str_has_prefix(name, "bellhop-") &&
-                   str_eq(name + strlen("bellhop-"), box) && !s->is_kept(s->arg, box)
+                   str_eq(name + strlen("bellhop-"), box) && !s->is_kept(s->arg, box, has_disk)
                ? box
                : NULL;
 }
@@ -80,7 +81,7 @@ static void begin_call(struct kube_sweep *s)
 static int sweep_object(struct kube_sweep *s, enum kube_kind kind, const json_t *obj, int grace_s,
                         struct err *e)
 {
-    const char *box = orphan_box(s, obj);
+    const char *box = orphan_box(s, kind, obj);
     bool is_ending = *kube_text(obj, "metadata", "deletionTimestamp") != '\0';
     char line[160];
     int r;
@@ -278,7 +279,7 @@ static int sweep_kinds(struct kube_sweep *s, struct err *e)
 
 /* A store that has made nothing in a cluster has no mark there; without a way to one, nothing can be asked. */
 int kube_sweep_within(struct bh_ctx *ctx, const struct kube_sweep_limits *limits,
-                      bool (*is_kept)(void *arg, const char *id), void *arg,
+                      bool (*is_kept)(void *arg, const char *id, bool has_disk), void *arg,
                       void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
 {
     _cleanup_free_ char *engine = NULL, *mark_path = path_join(ctx->state_dir, "mark");
@@ -309,8 +310,9 @@ int kube_sweep_within(struct bh_ctx *ctx, const struct kube_sweep_limits *limits
     return sweep_kinds(&s, e);
 }
 
-int kube_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-               void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
+int kube_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id, bool has_disk),
+               void *arg, void (*report)(void *arg, const char *line), void *report_arg,
+               struct err *e)
 {
     static const struct kube_sweep_limits limits = {
         .total_ms = PROVIDER_MS, .object_ms = 20000, .page = 100, .pages = 1000};

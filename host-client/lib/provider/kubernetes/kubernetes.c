@@ -403,8 +403,23 @@ static int wait_running(const struct provider_box *b, struct kube *k, struct kub
     }
 }
 
-/* Says what Kubernetes says of a pod that did not come up in time. */
-static int explain_start(const struct provider_box *b, int r, struct err *e)
+/* After the agent of a pod that ran could not be reached: the pod may have ended since. */
+static int look_again(const struct provider_box *b, struct kube *k, struct kube_pod *p, int r,
+                      struct err *e)
+{
+    struct err why = {0};
+
+    kube_pod_done(p);
+    if (r == -ERR_CANCELED || kube_find_own_pod(b, k, p, NULL) != 1 ||
+        kube_pod_failure(p, &why) == 0)
+        return r;
+    if (e)
+        *e = why;
+    return -why.code;
+}
+
+/* Says what Kubernetes says of a pod that did not come up in time; was_up: it did. */
+static int explain_start(const struct provider_box *b, int r, bool was_up, struct err *e)
 {
     _cleanup_kube_ struct kube *k = NULL;
     _cleanup_kube_pod_ struct kube_pod p = {0};
@@ -416,7 +431,7 @@ static int explain_start(const struct provider_box *b, int r, struct err *e)
         kube_find_pod(b, k, &p, NULL) != 1)
         return r;
     kube_save_logs(b, k, &p);
-    if (r == -ERR_DEADLINE || r == -ERR_CANCELED) {
+    if (!was_up && (r == -ERR_DEADLINE || r == -ERR_CANCELED)) {
         kube_pod_why(&p, why);
         if (!*why)
             kube_pod_warning(k, &p, why);
@@ -434,6 +449,7 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
     _cleanup_kube_pod_ struct kube_pod p = {0};
     _cleanup_free_ char *stale = path_join(b->dir, "kubernetes-end");
     char own[KUBE_UID_BYTES];
+    bool was_up = false;
     int r = kube_record_uid(b, own, e);
 
     *ret = (struct provider_run){0};
@@ -448,10 +464,14 @@ static int kube_start(struct provider_box *b, struct provider_run *ret, struct e
         kube_set_patience(k, PATIENCE_MS);
         r = *b->spec->pool ? kube_pool_start(b, k, &p, e) : wait_running(b, k, &p, e);
     }
-    if (r == 0 && !*b->spec->pool)
+    if (r == 0 && !*b->spec->pool) {
+        was_up = true;
         r = kube_record_reach(b, k, &p, e);
+        if (r < 0)
+            r = look_again(b, k, &p, r, e);
+    }
     if (r < 0 && k)
-        r = *b->spec->pool ? kube_pool_explain(b, r, e) : explain_start(b, r, e);
+        r = *b->spec->pool ? kube_pool_explain(b, r, e) : explain_start(b, r, was_up, e);
     return r;
 }
 
@@ -478,7 +498,7 @@ static int wait_gone(const struct provider_box *b, struct kube *k, const char *u
         kube_note_end(b, &p);
         if (!end_by)
             end_by = kube_end_by_ms(&p, grace_s);
-        if (clock_until_ms(end_by) <= 0 && !force && p.is_running && !p.is_ready)
+        if (!force && kube_pod_is_stuck(&p, end_by))
             return kube_pod_does_not_end(&p, e);
         if (clock_until_ms(end_by) <= 0 && force)
             r = kube_delete(k, KUBE_PODS, name, uid, 0, e);

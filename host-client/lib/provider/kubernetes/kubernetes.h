@@ -105,6 +105,9 @@ void kube_save_logs(const struct provider_box *b, struct kube *k, const struct k
 int kube_node_is_lost(const struct kube_pod *p, struct err *e);
 /* When a pod that has been deleted should have ended: its own grace, as far as it is known, and a margin. */
 int64_t kube_end_by_ms(const struct kube_pod *p, int grace_s);
+bool kube_pod_is_stuck(const struct kube_pod *p, int64_t end_by_mono_ms);
+/* The box's of several; NULL: there is none. Of p->doc. */
+const json_t *kube_box_container(const struct kube_pod *p);
 /* A pod that runs after that: an error, with what Kubernetes says. */
 int kube_pod_does_not_end(const struct kube_pod *p, struct err *e);
 
@@ -186,9 +189,10 @@ struct kube_sweep_limits {
     unsigned page;           /* objects of a list's page */
     unsigned pages;          /* of a kind */
 };
-int kube_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-               void (*report)(void *arg, const char *line), void *report_arg, struct err *e);
+int kube_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id, bool has_disk),
+               void *arg, void (*report)(void *arg, const char *line), void *report_arg,
+               struct err *e);
 /* The same within other limits. ERR_DEADLINE: there are objects that were not looked at. */
 int kube_sweep_within(struct bh_ctx *ctx, const struct kube_sweep_limits *limits,
-                      bool (*is_kept)(void *arg, const char *id), void *arg,
+                      bool (*is_kept)(void *arg, const char *id, bool has_disk), void *arg,
                       void (*report)(void *arg, const char *line), void *report_arg, struct err *e);

@@ -466,7 +466,7 @@ static int oci_inspect_box(struct provider_box *b, json_t **ret, struct err *e)
 
 struct sweep {
     struct bh_ctx *ctx;
-    bool (*is_kept)(void *arg, const char *id);
+    bool (*is_kept)(void *arg, const char *id, bool has_disk);
     void *arg;
     void (*report)(void *arg, const char *line);
     void *report_arg;
@@ -478,7 +478,7 @@ static int sweep_cgroup(void *arg, const char *id, struct err *e)
     char name[FREEZER_NAME_BYTES], line[128];
     int r;
 
-    if (!ctx_is_box_id(id) || s->is_kept(s->arg, id))
+    if (!ctx_is_box_id(id) || s->is_kept(s->arg, id, true))
         return 0;
     freezer_name(s->ctx->state_dir, id, name);
     r = oci_cgroup_remove(name, CGROUP_TIMEOUT_MS, e);
@@ -499,7 +499,7 @@ static int sweep_directory(struct sweep *s, const char *id, struct err *e)
 
     if (!dir || !ours)
         return err_oom(e);
-    if (s->is_kept(s->arg, id) || access(ours, F_OK) < 0)
+    if (s->is_kept(s->arg, id, true) || access(ours, F_OK) < 0)
         return 0;
     r = oci_destroy(&b, e);
     (void)snprintf(line, sizeof(line), "removed what was left of the box '%s', which is gone", id);
@@ -520,8 +520,9 @@ static int sweep_directories(struct sweep *s, struct err *e)
     return r;
 }
 
-static int oci_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
-                     void (*report)(void *arg, const char *line), void *report_arg, struct err *e)
+static int oci_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id, bool has_disk),
+                     void *arg, void (*report)(void *arg, const char *line), void *report_arg,
+                     struct err *e)
 {
     struct sweep s = {ctx, is_kept, arg, report, report_arg};
     int r;

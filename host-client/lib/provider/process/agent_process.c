@@ -354,7 +354,8 @@ static int process_inspect(struct provider_box *b, json_t **ret, struct err *e)
 }
 
 /* Ends agents of boxes that are gone: found by the run.json of directories under boxes/. */
-static int process_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const char *id), void *arg,
+static int process_sweep(struct bh_ctx *ctx,
+                         bool (*is_kept)(void *arg, const char *id, bool has_disk), void *arg,
                          void (*report)(void *arg, const char *line), void *report_arg,
                          struct err *e)
 {
@@ -368,7 +369,7 @@ static int process_sweep(struct bh_ctx *ctx, bool (*is_kept)(void *arg, const ch
         struct provider_run run = {0};
         char line[256];
 
-        if (!path || is_kept(arg, d->d_name) || process_find(&b, &run, e) != 1)
+        if (!path || is_kept(arg, d->d_name, true) || process_find(&b, &run, e) != 1)
             continue;
         if (process_stop(&b, 0, e) < 0)
             continue;
