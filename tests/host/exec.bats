@@ -291,6 +291,14 @@ sum_input()
     done
 }
 
+@test "input reaches a command of a guest agent that was started before an update" {
+    agent_faults
+    agent_fault writer Exec/Write 1
+    run -0 --separate-stderr bellhop exec one -- cat <<<text
+    [ "$output" = text ]
+    [ "$(agent_hits)" -eq 1 ]
+}
+
 @test "two that write to one command at the same time lose nothing" {
     local n fd_a fd_b pids
 

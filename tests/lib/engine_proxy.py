@@ -12,6 +12,7 @@ nth     the first request that goes wrong, 1 by default; times: how many do, all
 fault   500         answers with that status and a message as engines and guest agents have it, and does not pass the
                     request on
         429, 503    the same with an error as guest agents have it
+        writer      answers as a guest agent that does not know that field
         409         an answer as Podman's for a runtime that ended early
         hang        passes nothing on and never answers
         cut         closes before the request is passed on
@@ -167,6 +168,9 @@ def answer_wrongly(client, kind):
         answer(client, b"429 Too Many Requests", b'{"code":"resource_exhausted","message":"the injected refusal"}')
     elif kind == "503":
         answer(client, b"503 Service Unavailable", b'{"code":"unavailable","message":"the injected refusal"}')
+    elif kind == "writer":
+        answer(client, b"400 Bad Request",
+               b'{"code":"invalid_argument","message":"unknown field \'writer\'","field":"writer"}')
     elif kind == "409":
         answer(client, b"409 Conflict", b'{"message":"OCI runtime error: can\'t get final child\'s PID from pipe: EOF"}\n')
     elif kind == "words":

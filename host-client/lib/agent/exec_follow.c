@@ -93,8 +93,8 @@ static int write_piece(struct bh_exec *exec, struct exec_input *in, struct clien
     return r;
 }
 
-/* Takes a new name where nothing is in doubt: what was written has arrived. */
-static int check_input(struct exec_input *in, uint64_t hash, struct err *e)
+/* After a write that failed, only its own data is compared with what has arrived: other data comes under a new name. */
+static int settle_failed(struct exec_input *in, uint64_t hash, struct err *e)
 {
     return in->failed_hash && in->failed_hash != hash ? exec_input_new(in, e) : 0;
 }
@@ -104,7 +104,7 @@ int exec_write(struct bh_exec *exec, struct exec_input *in, struct client *c, co
 {
     uint64_t hash = hash_data(data, len), begin;
     bool is_repeated = in->failed_hash == hash;
-    int r = check_input(in, hash, e);
+    int r = settle_failed(in, hash, e);
 
     begin = in->written;
     for (size_t done = 0; r == 0 && done < len;) {
