@@ -191,10 +191,12 @@ pool_objects()
 
     claims=$(kube get sandboxclaims -l "${1:-dev.bellhop.box}" -o json) || return 1
     jq -r '.items[] | .kind + " " + .metadata.name' <<<"$claims" || return 1
-    all=$(kube get sandboxclaims,sandboxes,pods -o json) || return 1
-    jq -r --argjson asked "$(jq '[.items[].metadata.uid]' <<<"$claims")" '
+    # The pods first: one that the pool makes meanwhile would have no Sandbox yet.
+    all=$(kube get pods -o json) || return 1
+    all+=$(kube get sandboxclaims,sandboxes -o json) || return 1
+    jq -rs --argjson asked "$(jq '[.items[].metadata.uid]' <<<"$claims")" '
         def is_owned_by(uids): any(.metadata.ownerReferences[]?; .uid as $uid | uids | index($uid));
-        [.items[] | select(.kind == "SandboxClaim") | .metadata.uid] - $asked as $others |
+        {items: map(.items[])} | ([.items[] | select(.kind == "SandboxClaim") | .metadata.uid] - $asked) as $others |
         [.items[] | select(.kind == "Sandbox" and (is_owned_by($others) or
             any(.metadata.ownerReferences[]?; .kind == "SandboxWarmPool"))) | .metadata.uid] as $own |
         .items[] | select(.kind != "SandboxClaim") | select(.metadata.uid as $uid | $own | index($uid) | not) |
