@@ -183,7 +183,7 @@ static int place_for_writer(struct proc *p, size_t *ret, struct err *e)
     while (i < p->n_writers && p->writers[i].end > p->info.stdin_written)
         i++;
     if (i == p->n_writers)
-        return err_set(e, ERR_EXHAUSTED, "%d writers wait for '%s' to read", PROC_WRITERS, p->id);
+        return err_set(e, ERR_UNAVAILABLE, "%d writers wait for '%s' to read", PROC_WRITERS, p->id);
     *ret = i;
     return 0;
 }

@@ -242,8 +242,8 @@ struct proc_written {
 /*
  * Queues data for stdin at the offset (-1: at the end); bytes before what was accepted already are
  * not written twice. With a writer's name the offset counts its bytes alone, so that several may
- * repeat their writes; NULL: those of all. ERR_UNAVAILABLE: the queue is full; retry when woken.
- * ERR_EXHAUSTED: so many writers wait for the command to read.
+ * repeat their writes; NULL: those of all. ERR_UNAVAILABLE: the queue, or the table of writers, is
+ * full of what the command has not read; retry when woken.
  */
 int proc_write(struct proc *p, const char *writer, int64_t offset, const void *data, size_t len,
                struct proc_written *ret, struct err *e);

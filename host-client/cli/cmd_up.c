@@ -168,7 +168,7 @@ static int gather_variables(const struct args *a, char ***env, char ***secrets, 
     return r;
 }
 
-/* The two as one word of a shell's command. Allocated; NULL: no memory. */
+/* The two texts as one word of a shell's command. free() it; NULL: no memory. */
 static char *shell_word(const char *prefix, const char *text)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -190,13 +190,15 @@ static char *shell_word(const char *prefix, const char *text)
 /* Prints a suggested command and its purpose. */
 __attribute__((format(printf, 2, 3))) static void print_next(const char *what, const char *fmt, ...)
 {
-    char command[256];
+    _cleanup_free_ char *command = NULL;
     va_list ap;
+    int n;
 
     va_start(ap, fmt);
-    (void)vsnprintf(command, sizeof(command), fmt, ap);
+    n = vasprintf(&command, fmt, ap);
     va_end(ap);
-    (void)printf("  %-*s  %s\n", NEXT_COLUMN, command, what);
+    if (n >= 0)
+        (void)printf("  %-*s  %s\n", NEXT_COLUMN, command, what);
 }
 
 /* Prints the workdir, and the local directory or the repository that the project came from. */

@@ -201,7 +201,7 @@ their_boxes_work()
     rm -r "$copy"
 }
 
-@test "gc asks no engine and no cluster that never had a box of the store" {
+@test "gc needs no engine and no cluster that never had a box of the store" {
     make_boxes "$BELLHOP_STATE_DIR" one cheap
     head -c 32 /dev/zero | tr '\0' a >"$BELLHOP_STATE_DIR/mark" # as a box of another engine leaves it
     chmod 0600 "$BELLHOP_STATE_DIR/mark"

@@ -207,6 +207,28 @@ two" ]
     wait "${jobs_of_test[@]}"
 }
 
+@test "exec each writer to a stdin counts its own bytes, under a name of at most 32 characters" {
+    local name=$(printf 'w%.0s' $(seq 32)) wrong
+
+    rpc Exec/Start '{"id":"w","argv":["cat"],"stdin_open":true}' >/dev/null &
+    jobs_of_test+=($!)
+    wait_until 5 is_running w
+    rpc Exec/Write "{\"id\":\"w\",\"writer\":\"$name\",\"offset\":0,\"data\":{\"text\":\"one \"}}" | jq -e '.offset == 4'
+    rpc Exec/Write '{"id":"w","writer":"b","offset":0,"data":{"text":"two "}}' | jq -e '.offset == 4'
+    rpc Exec/Write "{\"id\":\"w\",\"writer\":\"$name\",\"offset\":0,\"data\":{\"text\":\"one and\"}}" | jq -e '.offset == 7'
+    rpc Exec/Write '{"id":"w","writer":"b","offset":5,"data":{"text":"x"}}' | jq -e '.code == "out_of_range" and .field == "offset"'
+    for wrong in "w$name" '' 'a b' 'é'; do
+        rpc Exec/Write "{\"id\":\"w\",\"writer\":\"$wrong\",\"data\":{\"text\":\"x\"}}" |
+            jq -e '.code == "invalid_argument" and .field == "writer"'
+    done
+    rpc Exec/Write '{"id":"w","writer":"b","between_lines":true,"data":{"text":"x\n"}}' |
+        jq -e '.code == "invalid_argument" and .field == "writer"'
+    rpc Exec/CloseStdin '{"id":"w"}' | jq -e '.id == "w"'
+    rpc Exec/Wait '{"id":"w"}' | jq -e '.exit.code == 0'
+    rpc Exec/Get '{"id":"w","output":true}' | jq -e '.stdout.text == "one two and"'
+    wait "${jobs_of_test[@]}"
+}
+
 @test "exec stdin is written by offset and closed" {
     rpc Exec/Start '{"id":"i","argv":["cat"],"stdin_open":true}' >/dev/null &
     jobs_of_test+=($!)

@@ -764,6 +764,22 @@ TEST(stolen_exit_status_is_lost_and_not_a_success)
     box_down(&b);
 }
 
+/* Runs, and its stdin stays open. */
+static struct proc *start_with_stdin(struct box *b, struct proc_spec *s)
+{
+    struct err e = {0};
+    struct proc_info i;
+    struct proc *p = NULL;
+    bool is_new;
+
+    s->stdin_open = true;
+    T_INT(registry_start(b->reg, s, &p, &is_new, &e), 0);
+    do
+        proc_get_info(p, &i);
+    while (i.state == PROC_STARTING);
+    return p;
+}
+
 TEST(writes_are_idempotent_by_offset)
 {
     struct proc_spec s = SPEC("cat");
@@ -772,15 +788,10 @@ TEST(writes_are_idempotent_by_offset)
     struct proc_written end;
     struct box b = {0};
     struct proc *p;
-    bool is_new;
     char *out;
 
-    s.stdin_open = true;
     box_up(&b);
-    T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
-    do
-        proc_get_info(p, &i);
-    while (i.state == PROC_STARTING);
+    p = start_with_stdin(&b, &s);
     T_INT(proc_write(p, NULL, 0, "hello", 5, &end, &e), 0);
     T_INT(proc_write(p, NULL, 0, "hello", 5, &end, &e), 0);
     T_INT(proc_write(p, NULL, 3, "lo world", 8, &end, &e), 0);
@@ -804,15 +815,10 @@ TEST(each_writer_repeats_its_own_writes)
     struct proc_written at;
     struct box b = {0};
     struct proc *p;
-    bool is_new;
     char *out, name[16];
 
-    s.stdin_open = true;
     box_up(&b);
-    T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
-    do
-        proc_get_info(p, &i);
-    while (i.state == PROC_STARTING);
+    p = start_with_stdin(&b, &s);
     T_INT(proc_write(p, "one", 0, "1a ", 3, &at, &e), 0);
     T_INT(proc_write(p, "two", 0, "2a ", 3, &at, &e), 0);
     T_INT(at.offset, 3);
@@ -859,21 +865,16 @@ TEST(no_writer_that_waits_for_its_answer_is_forgotten)
     struct proc_written at;
     struct box b = {0};
     struct proc *p;
-    bool is_new;
     char name[16], *fill = calloc(1, 1 << 20);
 
-    s.stdin_open = true;
     box_up(&b);
-    T_INT(registry_start(b.reg, &s, &p, &is_new, &e), 0);
-    do
-        proc_get_info(p, &i);
-    while (i.state == PROC_STARTING);
+    p = start_with_stdin(&b, &s);
     T_INT(proc_write(p, "first", 0, fill, 1 << 20, &at, &e), 0); /* more than a pipe holds */
     for (int n = 1; n < PROC_WRITERS; n++) {
         (void)snprintf(name, sizeof(name), "other-%d", n);
         T_INT(proc_write(p, name, 0, "x", 1, &at, &e), 0);
     }
-    T_INT(proc_write(p, "one more", 0, "x", 1, &at, &e), -ERR_EXHAUSTED);
+    T_INT(proc_write(p, "one more", 0, "x", 1, &at, &e), -ERR_UNAVAILABLE);
     T_INT(proc_write(p, "first", 0, fill, 1 << 20, &at, &e), 0);
     T_INT(at.offset, 1 << 20);
     proc_get_info(p, &i);

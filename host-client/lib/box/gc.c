@@ -456,6 +456,7 @@ static int drop_old_records(struct gc *gc, int64_t keep_ms, struct err *e)
 static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
 {
     const struct provider *p;
+    bool has_boxes;
     int r = store_list(gc->ctx->store, clean_row, gc, e);
 
     if (r == 0)
@@ -468,9 +469,8 @@ static int run_gc(struct gc *gc, int64_t records_for_ms, struct err *e)
 
         gc->sweeper = p;
         /* An engine that had no box of this store has nothing to remove, and need not be there. */
-        if (p->has_disk && store_knows_provider(gc->ctx->store, p->name, NULL) == 0)
-            continue;
-        r = p->sweep ? box_provider_sweep(p, gc->ctx, &sweep, e) : 0;
+        has_boxes = !p->has_disk || store_knows_provider(gc->ctx->store, p->name, NULL) != 0;
+        r = p->sweep && has_boxes ? box_provider_sweep(p, gc->ctx, &sweep, e) : 0;
         if (r < 0)
             note_failure(gc, p->name, r, e);
         if (!gc->dry_run && p->forget_rest)

@@ -589,18 +589,22 @@ int store_add(struct store *s, const char *name, const json_t *spec, const char 
     return r < 0 ? r : store_get(s, id, ret, e);
 }
 
-int store_knows_provider(struct store *s, const char *name, struct err *e)
+int store_has_any(struct store *s, const char *sql, const char *text, struct err *e)
 {
     _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r =
-        store_prepare(s,
-                      "SELECT 1 FROM (SELECT spec FROM boxes UNION ALL SELECT spec FROM records)"
-                      " WHERE json_extract(spec, '$.provider') = ?1",
-                      &st, e);
+    int r = store_prepare(s, sql, &st, e);
 
     if (r < 0)
         return r;
-    (void)sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 1, text, -1, SQLITE_STATIC);
     r = sqlite3_step(st);
     return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, "read", e);
+}
+
+int store_knows_provider(struct store *s, const char *name, struct err *e)
+{
+    return store_has_any(s,
+                         "SELECT 1 FROM (SELECT spec FROM boxes UNION ALL SELECT spec FROM records)"
+                         " WHERE json_extract(spec, '$.provider') = ?1",
+                         name, e);
 }

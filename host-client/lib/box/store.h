@@ -91,7 +91,7 @@ int store_find_key(struct store *s, const char *key, struct box_row *ret, struct
  */
 int store_list(struct store *s, int (*fn)(void *arg, struct box_row *row), void *arg,
                struct err *e);
-/* 1, 0: is or was one of its boxes with that provider? */
+/* Does a box, or the record of one, have that provider? 1, 0 or an error. */
 int store_knows_provider(struct store *s, const char *name, struct err *e);
 /* NULL: any. */
 struct store_filter {

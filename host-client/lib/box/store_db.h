@@ -41,6 +41,8 @@ void store_set_patience(struct store *s);
 int store_commit(struct store *s, int r, struct err *e);
 /* Runs a statement that returns no row; finalizes nothing. */
 int store_step(struct store *s, sqlite3_stmt *st, struct err *e);
+/* Does a query with one text find a row? 1, 0 or an error. */
+int store_has_any(struct store *s, const char *sql, const char *text, struct err *e);
 /* Runs a statement that changes exactly the row called id. */
 int store_change_row(struct store *s, sqlite3_stmt *st, const char *id, struct err *e);
 

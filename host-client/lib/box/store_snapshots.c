@@ -252,19 +252,6 @@ static int change_with(struct store *s, const char *sql, const char *text, struc
     return store_step(s, st, e);
 }
 
-/* 1, 0 or an error. */
-static int has_any(struct store *s, const char *sql, const char *text, struct err *e)
-{
-    _cleanup_stmt_ sqlite3_stmt *st = NULL;
-    int r = store_prepare(s, sql, &st, e);
-
-    if (r < 0)
-        return r;
-    (void)sqlite3_bind_text(st, 1, text, -1, SQLITE_STATIC);
-    r = sqlite3_step(st);
-    return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, "read", e);
-}
-
 int store_remove_snapshot(struct store *s, const char *id, struct err *e)
 {
     return change_with(s, "DELETE FROM snapshots WHERE id = ?1", id, e);
@@ -364,7 +351,7 @@ int store_add_layer(struct store *s, const char *layer, struct err *e)
 
 int store_has_layer(struct store *s, const char *layer, struct err *e)
 {
-    return has_any(s, "SELECT 1 FROM layers WHERE digest = ?1", layer, e);
+    return store_has_any(s, "SELECT 1 FROM layers WHERE digest = ?1", layer, e);
 }
 
 int store_forget_layer(struct store *s, const char *layer, struct err *e)
@@ -374,7 +361,7 @@ int store_forget_layer(struct store *s, const char *layer, struct err *e)
 
 int store_has_snapshot(struct store *s, const char *id, struct err *e)
 {
-    return has_any(s, "SELECT 1 FROM snapshots WHERE id = ?1", id, e);
+    return store_has_any(s, "SELECT 1 FROM snapshots WHERE id = ?1", id, e);
 }
 
 int store_last_snapshot(struct store *s, const char *box_id, char **ret_name, struct err *e)

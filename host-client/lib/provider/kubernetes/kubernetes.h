@@ -106,7 +106,7 @@ int kube_node_is_lost(const struct kube_pod *p, struct err *e);
 /* When a pod that has been deleted should have ended: its own grace, as far as it is known, and a margin. */
 int64_t kube_end_by_ms(const struct kube_pod *p, int grace_s);
 bool kube_pod_is_stuck(const struct kube_pod *p, int64_t end_by_mono_ms);
-/* The box's of several; NULL: there is none. Of p->doc. */
+/* The container of the box, of p->doc; NULL: the pod has none. */
 const json_t *kube_box_container(const struct kube_pod *p);
 /* A pod that runs after that: an error, with what Kubernetes says. */
 int kube_pod_does_not_end(const struct kube_pod *p, struct err *e);
